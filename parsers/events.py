@@ -1,0 +1,62 @@
+"""What goes into a parser and what comes out. Nothing else lives here.
+
+A lexeme is a piece of text (`str`) or a `Marker`: a token that the grammar knows by its id. An event says one thing
+about the answer; concatenating the events of a message gives the message, whatever the chunking was.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Marker(str):
+    """A marker that arrived as one vocabulary token. The same characters in a plain `str` are text."""
+
+    __slots__ = ()
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    """Text of the reasoning. Empty text says that there was a reasoning section."""
+
+    text: str
+
+
+class Content(msgspec.Struct, frozen=True):
+    """Text of the answer."""
+
+    text: str
+
+
+class CallStart(msgspec.Struct, frozen=True):
+    """A tool call begins. `id` is the model's own, None where the format has none."""
+
+    index: int
+    name: str
+    id: str | None = None
+
+
+class CallArguments(msgspec.Struct, frozen=True):
+    """A piece of the call's arguments, a JSON text when concatenated."""
+
+    index: int
+    text: str
+
+
+class CallEnd(msgspec.Struct, frozen=True):
+    """The call is complete. A call without this event was cut off."""
+
+    index: int
+
+
+class Anomaly(msgspec.Struct, frozen=True):
+    """Output that belongs to no part of the message, counted by kind.
+
+    Kinds: `dropped_text` (text where the format allows none), `unfinished_call` (a call cut before its name was
+    whole), `malformed_call` (a body that breaks its syntax), `markup_in_content` (call markup released as content).
+    """
+
+    kind: str
+    characters: int
+
+
+Event = Reasoning | Content | CallStart | CallArguments | CallEnd | Anomaly

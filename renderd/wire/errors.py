@@ -1,0 +1,71 @@
+"""Errors as the client sees them (contract A.2): one exception, one envelope."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+
+class ErrorInfo(msgspec.Struct):
+    """Body of `error`; every key is always written."""
+
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class ErrorResponse(msgspec.Struct):
+    """vLLM's ErrorResponse."""
+
+    error: ErrorInfo
+
+
+class ApiError(Exception):
+    """An answer other than 200. `status` is the HTTP status and `error.code`."""
+
+    def __init__(self, status: int, type: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.message = message
+        self.param = param
+
+    def body(self) -> bytes:
+        """The JSON envelope, scrubbed of addresses and paths."""
+        return msgspec.json.encode(
+            ErrorResponse(ErrorInfo(scrub(self.message), self.type, self.param, self.status))
+        )
+
+
+def bad_request(message: str, param: str | None = None) -> ApiError:
+    """400 for a request that binds to the schema but breaks a rule of the handler."""
+    return ApiError(400, "BadRequestError", message, param)
+
+
+def schema_error(message: str, param: str | None = None) -> ApiError:
+    """400 for a body that does not bind to the schema; vLLM spells its type with a blank."""
+    return ApiError(400, "Bad Request", message, param)
+
+
+def unknown_model(name: str, served: list[str]) -> ApiError:
+    """404 for a model name that this server does not serve."""
+    aliases = ", ".join(served)
+    return ApiError(
+        404, "NotFoundError", f"The model `{name}` does not exist. Valid aliases: {aliases}.", "model"
+    )
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+_FRAME = re.compile(r'File "[^"]*", line \d+(?:, in \S+)?')
+_PATH = re.compile(
+    r"(?<![\w/])/(?:home|usr|opt|var|tmp|root|lib|mnt|srv)/[^\s'\",:;)]*|(?<![\w/])(?:/[\w.-]+){2,}\.\w+"
+)
+
+
+def scrub(message: str) -> str:
+    """Take object addresses, traceback frames and file paths out of a message (contract A.2)."""
+    message = _ADDRESS.sub(">", message)
+    message = _FRAME.sub("<path>", message)
+    return _PATH.sub("<path>", message).strip()
