@@ -1,0 +1,104 @@
+"""The small APIs around render and derender: model list, versions, load, tokenizer (contract A.1, A.4, A.5)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class ModelPermission(msgspec.Struct):
+    """OpenAI's permission object of a model. `created` is a Unix time in seconds."""
+
+    id: str
+    created: int
+    object: Literal["model_permission"] = "model_permission"
+    allow_create_engine: bool = False
+    allow_sampling: bool = True
+    allow_logprobs: bool = True
+    allow_search_indices: bool = False
+    allow_view: bool = True
+    allow_fine_tuning: bool = False
+    organization: str = "*"
+    group: str | None = None
+    is_blocking: bool = False
+
+
+class ModelCard(msgspec.Struct):
+    """One served name. `max_model_len` counts tokens, prompt and answer together."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    root: str
+    parent: str | None
+    max_model_len: int
+    permission: list[ModelPermission]
+
+
+class ModelList(msgspec.Struct):
+    """Answer of `GET /v1/models`: one card a served name, in the order of --served-model-name."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class VersionResponse(msgspec.Struct):
+    """Answer of `GET /version`: the vLLM release whose wire protocol is spoken, and renderd's own release."""
+
+    version: str
+    renderd: str
+
+
+class LoadResponse(msgspec.Struct):
+    """Answer of `GET /load`. No engine, no load: always 0, as on vLLM's render server."""
+
+    server_load: int
+
+
+class TokenizeCompletionRequest(msgspec.Struct):
+    """`POST /tokenize` for a text."""
+
+    prompt: str
+    model: str | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool | None = False
+
+
+class TokenizeChatRequest(msgspec.Struct):
+    """`POST /tokenize` for a conversation; a body with `prompt` and `messages` is this one."""
+
+    messages: list[Any]
+    model: str | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    return_token_strs: bool | None = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    media_io_kwargs: dict[str, Any] | None = None
+    mm_processor_kwargs: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class TokenizeResponse(msgspec.Struct):
+    """Answer of `POST /tokenize`. `token_strs` are raw vocabulary pieces, null unless asked for."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
+class DetokenizeRequest(msgspec.Struct):
+    """`POST /detokenize`: token ids from 0 to 2**63 - 1."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+class DetokenizeResponse(msgspec.Struct):
+    """Answer of `POST /detokenize`."""
+
+    prompt: str
