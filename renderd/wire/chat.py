@@ -18,6 +18,7 @@ from renderd.wire.sampling import (
     check_stream_options,
     check_structural_tag,
     check_structured_outputs,
+    check_thinking_budget,
     constraints_set,
 )
 
@@ -78,12 +79,9 @@ class ChatCompletionRequest(SamplingFields, kw_only=True):
     documents: list[dict[str, str]] | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    media_io_kwargs: dict[str, Any] | None = None
+    media_io_kwargs: dict[str, dict[str, Any]] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
-    mm_payload: Literal["tensors", "none"] = "tensors"
     return_mm_kwargs: bool | None = None
-    return_prompt_text: bool | None = None
-    session_id: str | None = None
 
 
 def decode_chat_request(raw: dict[str, Any], loc: str = "body") -> ChatCompletionRequest:
@@ -239,5 +237,6 @@ _CHECKS = (
     check_stream_options,
     check_response_format,
     check_cache_salt,
+    check_thinking_budget,
 )
 """Rules between fields in the order in which vLLM runs them; the first that fails answers (contract B.2)."""

@@ -19,6 +19,7 @@ from renderd.wire.sampling import (
     check_stream_options,
     check_structural_tag,
     check_structured_outputs,
+    check_thinking_budget,
 )
 
 DEFAULT_MAX_TOKENS = 16
@@ -113,5 +114,6 @@ _CHECKS = (
     _check_prompt,
     check_response_format,
     check_cache_salt,
+    check_thinking_budget,
 )
 """Rules between fields; the first that fails answers (contract D.1)."""

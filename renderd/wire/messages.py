@@ -10,7 +10,7 @@ from typing import Any
 
 from renderd.wire.decode import rule_error, validation_error
 
-_NULL_CONTENT = {"assistant", "function"}
+_NULL_CONTENT = {"assistant", "function"}  # roles whose content may be null
 
 
 def read_messages(raw: Any, loc: str) -> list[dict[str, Any]]:

@@ -52,14 +52,14 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     stream_interval: Positive | None = None
-    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] | None = None
     truncation_side: Literal["left", "right"] | None = None
     prompt_logprobs: int | None = None
     logprob_token_ids: list[int] | None = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] = []
     use_beam_search: bool = False
-    thinking_token_budget: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    thinking_token_budget: int | None = None
     routed_experts_prompt_start: Natural = 0
     repetition_detection: RepetitionDetection | None = None
     response_format: ResponseFormat | None = None
@@ -69,12 +69,15 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     ec_transfer_params: dict[str, Any] | None = None
     cache_salt: str | None = None
     priority: Int64 = 0
-    request_id: str | None = None
+    request_id: str | msgspec.UnsetType = msgspec.UNSET
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
     return_token_offsets: bool | None = False
     return_weight_versions: bool = False
+    return_prompt_text: bool | None = None
+    mm_payload: Literal["tensors", "none"] = "tensors"
     user: str | None = None
+    session_id: str | None = None
 
     @property
     def stop_strings(self) -> list[str]:
@@ -154,13 +157,22 @@ def check_cache_salt(raw: Raw) -> None:
         )
 
 
+def check_thinking_budget(raw: Raw) -> None:
+    """The one number that is not coerced (contract B.1)."""
+    budget = raw.get("thinking_token_budget")
+    if budget is not None and (type(budget) is not int or budget < -1):
+        raise rule_error(
+            "`thinking_token_budget` must be a non-negative integer or -1 for unlimited.",
+            "thinking_token_budget",
+            value=budget,
+        )
+
+
 def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
     """Limits of single fields that the types do not say; a breach is a schema error at `loc`."""
     limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
     if isinstance(request.stop, list) and len(request.stop) > limit:
         raise validation_error(f"{loc}.stop", f"List should have at most {limit} items")
-    if isinstance(raw.get("thinking_token_budget"), bool | float):
-        raise validation_error(f"{loc}.thinking_token_budget", "Input should be a valid integer")
     for name, value in (request.vllm_xargs or {}).items():
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, str | int | float):
