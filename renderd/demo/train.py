@@ -1,7 +1,7 @@
-"""Trains the carried model's tokenizer on the project's own text: `python -m renderd.demo.train` in a checkout.
+"""Trains the carried model on the project's own text: `python -m renderd.demo.train` in a checkout.
 
-The same text gives the same files, byte for byte. There are no weights: config.json names a tiny architecture so
-that other servers accept the directory as well.
+The same text gives the same files, byte for byte. There are no weights: config.json names a tiny architecture
+so that other servers accept the directory as well.
 """
 
 from __future__ import annotations
