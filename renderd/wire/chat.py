@@ -82,6 +82,7 @@ class ChatCompletionRequest(SamplingFields, kw_only=True):
     media_io_kwargs: dict[str, dict[str, Any]] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
     return_mm_kwargs: bool | None = None
+    return_prompt_text: bool | None = None
 
 
 def decode_chat_request(raw: dict[str, Any], loc: str = "body") -> ChatCompletionRequest:

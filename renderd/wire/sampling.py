@@ -74,7 +74,6 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     return_token_offsets: bool | None = False
     return_weight_versions: bool = False
-    return_prompt_text: bool | None = None
     mm_payload: Literal["tensors", "none"] = "tensors"
     user: str | None = None
     session_id: str | None = None
