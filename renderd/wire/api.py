@@ -1,18 +1,32 @@
-"""The small APIs around render and derender: model list, versions, load, tokenizer (contract A.1, A.4, A.5)."""
+"""The small APIs around render and derender: models, versions, load, tokenizer (contract A.1, A.4, A.5)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
+
+
+class ServedModel(Protocol):
+    """What a model list says of a model."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def served_names(self) -> Sequence[str]: ...
+    @property
+    def max_model_len(self) -> int: ...
 
 
 class ModelPermission(msgspec.Struct):
     """OpenAI's permission object of a model. `created` is a Unix time in seconds."""
 
     id: str
+    object: Literal["model_permission"]
     created: int
-    object: Literal["model_permission"] = "model_permission"
     allow_create_engine: bool = False
     allow_sampling: bool = True
     allow_logprobs: bool = True
@@ -42,6 +56,29 @@ class ModelList(msgspec.Struct):
 
     object: Literal["list"]
     data: list[ModelCard]
+
+
+def _permission(now: int) -> ModelPermission:
+    return ModelPermission(id=f"modelperm-{uuid.uuid4().hex[:16]}", object="model_permission", created=now)
+
+
+def model_list(model: ServedModel) -> ModelList:
+    """The list as of now (contract A.4)."""
+    now = int(time.time())
+    cards = [
+        ModelCard(
+            id=name,
+            object="model",
+            created=now,
+            owned_by="vllm",
+            root=model.name,
+            parent=None,
+            max_model_len=model.max_model_len,
+            permission=[_permission(now)],
+        )
+        for name in model.served_names
+    ]
+    return ModelList(object="list", data=cards)
 
 
 class VersionResponse(msgspec.Struct):

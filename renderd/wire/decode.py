@@ -79,6 +79,17 @@ def convert(raw: Any, type: type[T], loc: str = "body") -> T:
         raise _located(str(error), loc) from None
 
 
+def check_content_type(value: str | None) -> None:
+    """The body of a request must be declared as application/json, parameters aside (contract A.3).
+
+    Raises ApiError 400.
+    """
+    if value is None or value.split(";", 1)[0].lower() != "application/json":
+        raise schema_error(
+            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
+        )
+
+
 def validation_error(loc: str, message: str) -> ApiError:
     """400 of a body that does not fit its schema at the dotted place `loc`."""
     return schema_error(f"1 validation error:\n  {loc}: {message}", loc)

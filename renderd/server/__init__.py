@@ -1,0 +1,1 @@
+"""The HTTP service around render and derender: flags, application, middleware, metrics, lifecycle."""

@@ -1,0 +1,77 @@
+"""What the flags of `renderd serve` say, as one value. Names and meanings are vLLM's (contract H)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class StartupError(Exception):
+    """The server cannot start as configured. The message is one sentence for the operator."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The configuration of one server. Fields bear the names of the flags; their help says what they do."""
+
+    # model
+    model: str | None = None
+    """Directory or Hugging Face id; None is the carried demo model."""
+    served_model_name: list[str] = field(default_factory=list)
+    tokenizer: str | None = None
+    tokenizer_revision: str | None = None
+    revision: str | None = None
+    hf_token: str | None = None
+    download_dir: str | None = None
+    max_model_len: int | None = None
+    """Tokens of prompt and answer together; None derives it from the model."""
+    max_logprobs: int = 20
+    generation_config: str = "auto"
+    override_generation_config: dict[str, Any] = field(default_factory=dict)
+    renderer_num_workers: int | None = None
+    """Threads for templating, tokenizing and detokenizing; None is one a processor."""
+
+    # template
+    chat_template: str | None = None
+    chat_template_content_format: str = "auto"
+    trust_request_chat_template: bool = False
+    default_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    reasoning_effort_map: dict[str, str] = field(default_factory=dict)
+    exclude_tools_when_tool_choice_none: bool = False
+
+    # parsing
+    enable_auto_tool_choice: bool = False
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    tool_strict_level: str | None = None
+
+    # HTTP
+    host: str | None = None
+    """Address to listen on; None is all IPv4 addresses."""
+    port: int = 8000
+    """0 takes a free port; the ready line names it."""
+    uds: str | None = None
+    root_path: str = ""
+    api_key: list[str] = field(default_factory=list)
+    allowed_origins: list[str] = field(default_factory=list)
+    allowed_methods: list[str] = field(default_factory=lambda: ["*"])
+    allowed_headers: list[str] = field(default_factory=lambda: ["*"])
+    allow_credentials: bool = False
+    middleware: list[str] = field(default_factory=list)
+    enable_request_id_headers: bool = False
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_ca_certs: str | None = None
+    ssl_cert_reqs: int = 0
+    ssl_ciphers: str | None = None
+    enable_ssl_refresh: bool = False
+    disable_fastapi_docs: bool = False
+
+    # logging
+    uvicorn_log_level: str = "info"
+    disable_uvicorn_access_log: bool = False
+    disable_access_log_for_endpoints: list[str] = field(default_factory=list)
+
+    # renderd's own
+    stream_state: str = "compact"
+    max_undecided_bytes: int = 65536
