@@ -4,13 +4,25 @@ Pure: no tokenizer, no HTTP, no clock, no randomness; imports nothing of renderd
 
     from parsers import build, RequestContext, Marker
     family = build(reasoning="qwen3", tools="hermes")
-    machine = family.start(RequestContext(tools_on=True))
+    context = family.context(tools, "auto", {}, "unknown")
+    machine = family.start(context, family.markers)
     events = machine.feed(["text of the model ", Marker("<tool_call>"), ...]) + machine.finish()
 """
 
-from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Content, Event, Marker, Reasoning
-from parsers.family import Family, PromptVerdict, RequestContext, UnknownParserError
-from parsers.machine import Machine
+from parsers.events import (
+    Anomaly,
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Content,
+    Event,
+    Lexeme,
+    Marker,
+    Reasoning,
+    Special,
+)
+from parsers.family import Family, PromptVerdict, UnknownParserError
+from parsers.machine import Machine, RequestContext
 from parsers.registry import build, reasoning_parser_names, tool_parser_names
 
 __all__ = [
@@ -21,11 +33,13 @@ __all__ = [
     "Content",
     "Event",
     "Family",
+    "Lexeme",
     "Machine",
     "Marker",
     "PromptVerdict",
     "Reasoning",
     "RequestContext",
+    "Special",
     "UnknownParserError",
     "build",
     "reasoning_parser_names",

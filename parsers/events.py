@@ -1,7 +1,9 @@
 """What goes into a parser and what comes out. Nothing else lives here.
 
-A lexeme is a piece of text (`str`) or a `Marker`: a token that the grammar knows by its id. An event says one thing
-about the answer; concatenating the events of a message gives the message, whatever the chunking was.
+A lexeme is what one output token gave: a piece of text (`str`, empty when the token gave none), a `Marker` (a
+token that the grammar knows by its id) or a `Special` (any other special token that was not skipped). An
+event says one thing about the answer; concatenating the events of a message gives the message, whatever the
+chunking was.
 """
 
 from __future__ import annotations
@@ -11,6 +13,15 @@ import msgspec
 
 class Marker(str):
     """A marker that arrived as one vocabulary token. The same characters in a plain `str` are text."""
+
+    __slots__ = ()
+
+
+class Special(str):
+    """A special token that is no marker of the grammar, by its text.
+
+    A region keeps it as text or deletes it.
+    """
 
     __slots__ = ()
 
@@ -51,12 +62,14 @@ class CallEnd(msgspec.Struct, frozen=True):
 class Anomaly(msgspec.Struct, frozen=True):
     """Output that belongs to no part of the message, counted by kind.
 
-    Kinds: `dropped_text` (text where the format allows none), `unfinished_call` (a call cut before its name was
-    whole), `malformed_call` (a body that breaks its syntax), `markup_in_content` (call markup released as content).
+    Kinds: `dropped_text` (text where the format allows none), `unfinished_call` (a call cut before its name
+    was whole), `unfinished_value` (a typed value cut before its end), `markup_in_content` (call markup that
+    turned out to be no call and is content).
     """
 
     kind: str
     characters: int
 
 
+Lexeme = str
 Event = Reasoning | Content | CallStart | CallArguments | CallEnd | Anomaly

@@ -1,0 +1,64 @@
+"""Syntaxes of what stands inside a call, one module each.
+
+A body is a frozen description plus a state of plain values. It reads text, says what became certain, and
+keeps the rest in its state; how text was cut into pieces never changes the sum of what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+
+class BodyState(msgspec.Struct, array_like=True):
+    """What every body remembers. `name`: the function name once known. `done`: the body ended itself."""
+
+    name: str | None = None
+    done: bool = False
+
+
+class Said:
+    """What a body learnt from one piece of text."""
+
+    __slots__ = ("again", "arguments", "dropped", "failed", "unfinished")
+
+    def __init__(self) -> None:
+        self.arguments: list[str] = []  # argument text that is certain
+        self.again = ""  # a marker at which the body ended, to be read by the region that follows
+        self.dropped = 0  # characters that belong to nothing
+        self.unfinished = 0  # characters of a value cut before its end
+        self.failed = False  # this is no call; only before anything else was said
+
+
+class Body(Protocol):
+    """A call-body syntax. Its instances are values: equal descriptions behave alike."""
+
+    @property
+    def state_type(self) -> type[BodyState]:
+        """The struct of its state."""
+        ...
+
+    def start(self, name: str | None) -> Any:
+        """The state at the body's first character. `name`: the function, if it stands before the body."""
+        ...
+
+    def feed(self, state: Any, text: str, types: Mapping[str, str], said: Said) -> int:
+        """Read `text`; return how many characters belong to the body: all of them unless it is done or
+        failed.
+
+        `types`: type letters of the function's parameters (`parsers.schema`).
+        """
+        ...
+
+    def literal(self, state: Any) -> bool:
+        """Whether a marker token that arrives now is text of a value."""
+        ...
+
+    def end(self, state: Any, said: Said, by_marker: bool) -> bool:
+        """The end marker came before the body ended itself, or the output ended. Say what is held back.
+
+        Returns whether the call is complete all the same.
+        """
+        ...

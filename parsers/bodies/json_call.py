@@ -1,0 +1,167 @@
+"""`{"name": ..., "arguments": {...}}`: Hermes, Qwen, Llama and relatives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from parsers.bodies import BodyState, Said, json_text
+from parsers.bodies.json_text import JsonText
+
+_LONGEST_KEY = 256  # of a certain call; longer ones are none that mean anything
+
+_OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT = range(8)
+
+
+class JsonCallState(BodyState, array_like=True):
+    """Where in the object we are; `early` holds arguments that came before the name."""
+
+    phase: int = _OPEN
+    key: str = ""
+    value: JsonText = msgspec.field(default_factory=JsonText)
+    found: str | None = None  # the name, while the call is not certain yet
+    started: bool = False  # arguments have begun
+    early: str = ""
+
+
+@dataclass(frozen=True)
+class JsonCall:
+    """An object with the function's name and its arguments, in any order, other keys ignored.
+
+    `arguments`: keys that may hold them. `certain_by_name`: an object with a name is a call even without
+    arguments (then they are `{}`); otherwise an object without arguments is an answer in JSON, no call.
+    """
+
+    arguments: tuple[str, ...]
+    certain_by_name: bool
+
+    state_type = JsonCallState
+
+    def start(self, name: str | None) -> JsonCallState:
+        return JsonCallState()
+
+    def literal(self, state: JsonCallState) -> bool:
+        return state.phase in (_KEY, _NAME, _ARGUMENTS, _SKIP) and state.value.in_string
+
+    def feed(self, state: JsonCallState, text: str, types: Mapping[str, str], said: Said) -> int:
+        at = 0
+        size = len(text)
+        while at < size and not state.done and not said.failed:
+            phase = state.phase
+            if phase in (_KEY, _NAME, _ARGUMENTS, _SKIP):
+                at = self._value(state, text, at, said)
+                continue
+            char = text[at]
+            if char.isspace():
+                pass
+            elif phase == _OPEN:
+                said.failed = char != "{"
+                state.phase = _NEXT
+            elif phase == _NEXT:  # before a key, or after a value
+                if char == '"':
+                    self._begin(state, _KEY)
+                    continue
+                if char == "}":
+                    at += 1
+                    self._end(state, said)
+                    break
+                if char != ",":
+                    self._stray(state, said)
+            elif phase == _COLON:
+                if char == ":":
+                    state.phase = _VALUE
+                else:
+                    self._stray(state, said)
+            else:
+                said.failed = not self._begin_value(state, char)
+                continue
+            at += 1
+        self._announce(state, said)
+        return at
+
+    def end(self, state: JsonCallState, said: Said, by_marker: bool) -> bool:
+        if state.name is None:
+            said.failed = True
+            return False
+        if state.phase == _ARGUMENTS:
+            json_text.cut(state.value, said.arguments)
+            return False
+        if not state.started and by_marker:
+            said.arguments.append("{}")
+            state.started = True
+        return state.started
+
+    def _begin(self, state: JsonCallState, phase: int) -> None:
+        state.phase = phase
+        state.value = JsonText()
+        if phase in (_KEY, _NAME):
+            state.key = ""
+
+    def _begin_value(self, state: JsonCallState, char: str) -> bool:
+        if state.key == "name" and state.found is None:
+            self._begin(state, _NAME)
+            return char == '"'
+        if state.key in self.arguments and not state.started:
+            state.started = True
+            self._begin(state, _ARGUMENTS)
+        else:
+            self._begin(state, _SKIP)
+        return True
+
+    def _value(self, state: JsonCallState, text: str, at: int, said: Said) -> int:
+        out: list[str] = []
+        at = json_text.feed(state.value, text, out, at)
+        if state.phase in (_KEY, _NAME):
+            if (
+                len(state.key) < _LONGEST_KEY or state.name is None
+            ):  # bounded by the machine while nothing is certain
+                state.key += "".join(out)
+        elif state.phase == _ARGUMENTS:
+            if state.name is None:
+                state.early += "".join(out)
+            else:
+                said.arguments.extend(out)
+        if state.value.done:
+            if state.phase == _KEY:
+                state.key = _text(state.key)
+                state.phase = _COLON
+            else:
+                if state.phase == _NAME:
+                    state.found = _text(state.key)
+                    said.failed = not state.found
+                state.phase = _NEXT
+        return at
+
+    def _announce(self, state: JsonCallState, said: Said) -> None:
+        if state.name is None and state.found and (state.started or self.certain_by_name):
+            state.name = state.found
+            if state.early:
+                said.arguments.insert(0, state.early)
+                state.early = ""
+
+    def _end(self, state: JsonCallState, said: Said) -> None:
+        if not state.found or not (state.started or self.certain_by_name):
+            said.failed = True
+            return
+        self._announce(state, said)
+        if not state.started:
+            said.arguments.append("{}")
+        state.done = True
+
+    def _stray(self, state: JsonCallState, said: Said) -> None:
+        if state.name is None:
+            said.failed = True
+        else:
+            said.dropped += 1
+
+
+def _text(literal: str) -> str:
+    try:
+        value: Any = json.loads(literal)
+    except ValueError:
+        return ""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""The model families, one short module each: grammars and the names under which vLLM knows them."""

@@ -1,0 +1,48 @@
+"""DeepSeek R1, V3 and V3.1: `<think>` reasoning read by token id, calls in a section of marker tokens."""
+
+from dataclasses import replace
+
+from parsers.bodies.raw_json import RawJson
+from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, always_open, off_unless_enabled
+from parsers.tags import DEEPSEEK_V3_TAG, DEEPSEEK_V31_TAG
+
+R1 = ReasoningGrammar(
+    names=("deepseek_r1",),
+    start="<think>",
+    end="</think>",
+    initial=always_open,
+    empty=True,
+    explicit_count=True,
+    required_tokens=("<think>", "</think>"),
+)
+
+V3 = replace(R1, names=("deepseek_v3",), initial=off_unless_enabled)
+
+_CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_CALL, _CALL_END, _SEP = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
+_LEAVE = (On(_CALL_END, "section"), On(_CALLS_END, "content"))
+
+V3_TOOLS = ToolGrammar(
+    names=("deepseek_v3",),
+    content=(On(_CALLS, "section"),),
+    regions={
+        "section": Region(Text.CONTENT, (On(_CALL, "type"), *_LEAVE)),
+        "type": Region(Text.MARKUP, (On(_SEP, "name"), *_LEAVE)),
+        "name": Region(Text.NAME, (On("\n", "arguments", as_text=True),), then="section"),
+        "arguments": Region(Text.BODY, (On(_CALL, "type"), *_LEAVE), RawJson(opening="```json", fence="```")),
+    },
+    required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),
+    structural_tag=DEEPSEEK_V3_TAG,
+)
+
+V31_TOOLS = ToolGrammar(
+    names=("deepseek_v31",),
+    content=(On(_CALLS, "section"),),
+    regions={
+        "section": Region(Text.CONTENT, (On(_CALL, "name"), *_LEAVE)),
+        "name": Region(Text.NAME, (On(_SEP, "arguments"),), then="section"),
+        "arguments": Region(Text.BODY, (On(_CALL, "name"), *_LEAVE), RawJson()),
+    },
+    required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),
+    structural_tag=DEEPSEEK_V31_TAG,
+)

@@ -1,0 +1,23 @@
+"""Llama 3.x and 4: JSON objects that stand bare at the start of the answer, or behind `<|python_tag|>`."""
+
+from parsers.bodies.json_call import JsonCall
+from parsers.grammar import On, Region, Text, ToolGrammar
+from parsers.tags import LLAMA_TAG
+
+_OBJECT = On("{", "call", keep=True, tentative=True, as_text=True)
+_TAG = On("<|python_tag|>", "begin")
+
+TOOLS = ToolGrammar(
+    names=("llama3_json", "llama4_json"),
+    start="begin",
+    content=(_TAG,),
+    regions={
+        "begin": Region(Text.CONTENT, (_OBJECT, _TAG), on_text="content"),
+        "call": Region(
+            Text.BODY, (), JsonCall(("parameters", "arguments"), certain_by_name=False), then="between"
+        ),
+        "between": Region(Text.DROP, (_OBJECT, On(";", "between", as_text=True))),
+    },
+    required_tokens=("<|python_tag|>",),
+    structural_tag=LLAMA_TAG,
+)

@@ -1,0 +1,423 @@
+"""The machine that runs any grammar. It names no family and no marker.
+
+State is small and plain. Text is said as soon as no later token can change what it is; what is held back is a
+piece of a marker, whitespace before a possible call, or a call that is not certain to be one (bounded by
+`max_undecided`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from parsers.bodies import Body, Said
+from parsers.events import (
+    Anomaly,
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Content,
+    Event,
+    Marker,
+    Reasoning,
+    Special,
+)
+from parsers.grammar import On, Region, Text
+from parsers.scan import Scanner
+
+_LONGEST_NAME = 1024  # characters; what is longer is no function name
+
+
+class RequestContext(msgspec.Struct, array_like=True, frozen=True):
+    """What a machine must know of the request. Plain values: it travels in the stream state.
+
+    `reasoning`: "off" parses none, "open" starts inside, "over" starts behind it. `tools`: calls are parsed.
+    `forced`: the request asked for a call, so blank content is none. `types`: parameter types by function,
+    for families whose values are typed by the schema. `max_undecided`: characters held back at most before
+    they are released as content.
+    """
+
+    reasoning: Literal["off", "open", "over"] = "off"
+    tools: bool = False
+    forced: bool = False
+    types: dict[str, dict[str, str]] = {}
+    max_undecided: int = 65536
+
+
+class CompiledRegion:
+    """A region of one family for one tokenizer: which markers are text, which are tokens.
+
+    `absorbs`: special tokens are deleted. `strip`: whitespace before a call is dropped. `empty`: an empty
+    reasoning section is said. `counting`: None if its tokens are no reasoning tokens, a marker if only those
+    after it, else "".
+    """
+
+    __slots__ = ("absorbs", "body", "counting", "empty", "known_names", "name", "on", "scanner", "strip",
+    "text", "then", "to")  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        region: Region,
+        token_markers: frozenset[str],
+        *,
+        absorbs: bool,
+        strip: bool,
+        empty: bool,
+        counting: str | None,
+    ) -> None:
+        self.name = name
+        self.text = region.text
+        self.body: Body | None = region.body
+        self.then = region.then
+        self.to = region.on_text
+        self.known_names = region.known_names
+        self.on: dict[str, On] = {on.marker: on for on in region.on}
+        self.scanner = Scanner(tuple(marker for marker in self.on if marker not in token_markers))
+        self.absorbs = absorbs
+        self.strip = strip
+        self.empty = empty
+        self.counting = counting
+
+
+class State(msgspec.Struct, array_like=True):
+    """Everything that changes while an answer is parsed.
+
+    `held`: a piece of a text marker, or the name being read. `raw`: characters since a tentative opener, None
+    when all is certain. `blank`: whitespace that a call would swallow. `said`: content since the last call
+    was more than that. `calls`: calls started; `open`: the last one has not ended. `counting`: see
+    `CompiledRegion.counting`. `empty`: no text and no marker came.
+    """
+
+    region: str
+    held: str = ""
+    raw: str | None = None
+    blank: str = ""
+    said: bool = False
+    reasoned: bool = False
+    calls: int = 0
+    open: bool = False
+    counting: bool = False
+    reasoning_tokens: int = 0
+    empty: bool = True
+    finished: bool = False
+    body: Any = None
+
+
+class Machine:
+    """One answer being parsed. Make it with `Family.start` or `Family.resume`."""
+
+    def __init__(
+        self, context: RequestContext, table: Mapping[str, CompiledRegion], first: str, snapshot: Any = None
+    ) -> None:
+        self._context = context
+        self._table = table
+        self._events: list[Event] = []
+        self._state = State(first) if snapshot is None else self._restore(snapshot)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens of the output so far that are reasoning (contract F.2)."""
+        return self._state.reasoning_tokens
+
+    def feed(self, lexemes: Iterable[str]) -> list[Event]:
+        """Take what each output token gave, one lexeme a token; return what became certain."""
+        state = self._state
+        for lexeme in lexemes:
+            region = self._table[state.region]
+            kind = type(lexeme)
+            if kind is Marker:
+                state.empty = False
+                self._marker(lexeme)
+                continue
+            if kind is Special:
+                if region.absorbs:
+                    continue
+                lexeme = str(lexeme)
+            self._count(region)
+            if lexeme:
+                state.empty = False
+                self._text(lexeme)
+        return self._take()
+
+    def finish(self) -> list[Event]:
+        """The output ended: say what was held back. A second call says nothing."""
+        state = self._state
+        if state.finished:
+            return []
+        state.finished = True
+        region = self._table[state.region]
+        if state.body is not None:
+            self._end_body(region, by_marker=False)
+        elif state.raw is not None:
+            self._release()
+        elif region.text is Text.NAME:
+            self._events.append(Anomaly("unfinished_call", len(state.held)))
+        elif state.held:
+            held, state.held = state.held, ""
+            self._say(region, held)
+        self._finish_message(self._table[state.region])
+        return self._take()
+
+    def snapshot(self) -> Any:
+        """The state as plain values, for `Family.resume`."""
+        return msgspec.to_builtins(self._state)
+
+    # what comes in
+
+    def _marker(self, marker: str) -> None:
+        """A token of the grammar arrived: no text before it can still become a marker."""
+        state = self._state
+        region = self._table[state.region]
+        if region.body is not None:
+            on = None if region.body.literal(state.body) else region.on.get(marker)
+            if on is None:
+                self._text(str(marker))
+            elif self._end_body(region, by_marker=True):
+                self._go(region, on)
+            else:  # it was no call: the marker stands in content
+                self._marker(marker)
+            return
+        on = region.on.get(marker)
+        if region.text is Text.NAME:
+            if on is None:
+                self._abandon_name(region)
+                self._marker(marker)
+                return
+        elif state.held:
+            held, state.held = state.held, ""
+            self._say(region, held)
+            if state.region != region.name:
+                self._marker(marker)
+                return
+        if on is not None:
+            self._go(region, on)
+        else:
+            self._count(region)
+            self._say(region, str(marker))
+
+    def _text(self, text: str) -> None:
+        state = self._state
+        while text:
+            region = self._table[state.region]
+            if region.body is not None:
+                text = self._read_body(region, text)
+                continue
+            buffer = state.held + text
+            start, marker = region.scanner.find(buffer)
+            if region.text is Text.NAME:
+                text = self._read_name(region, buffer, start, marker)
+                continue
+            state.held = ""
+            if start:
+                self._say(region, buffer[:start])
+            if state.region != region.name:  # the text itself led elsewhere
+                text = buffer[start:]
+            elif marker is None:
+                state.held = buffer[start:]
+                return
+            else:
+                text = buffer[start + len(marker) :]
+                self._go(region, region.on[marker])
+
+    def _go(self, region: CompiledRegion, on: On) -> None:
+        """Follow a marker out of `region`."""
+        state = self._state
+        if on.marker == region.counting:
+            state.counting = True
+        if region.text is Text.REASONING and on.to != region.name:
+            self._end_reasoning(region)
+        if on.tentative and state.raw is None:
+            state.raw = ""
+        name = None
+        if region.text is Text.NAME:
+            name, state.held = state.held.strip(), ""
+            self._start_call(name)
+        if state.raw is not None and not on.keep:
+            state.raw += on.marker
+        self._enter(on.to, name)
+        if on.keep:
+            following = self._table[on.to]
+            if following.body is None and on.marker in following.on:
+                self._go(following, following.on[on.marker])
+            else:
+                self._text(on.marker)
+
+    def _enter(self, name: str, function: str | None = None) -> None:
+        self._state.region = name
+        body = self._table[name].body
+        self._state.body = body.start(function) if body is not None else None
+
+    def _count(self, region: CompiledRegion) -> None:
+        if region.counting == "" or (region.counting and self._state.counting):
+            self._state.reasoning_tokens += 1
+
+    # calls
+
+    def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
+        """Read a function name up to its marker; return what is left to read."""
+        state = self._state
+        if marker is not None:
+            state.held = buffer[:start]
+            if region.known_names and state.held.strip() not in self._context.types:
+                self._release()
+                return buffer[start:]
+            self._go(region, region.on[marker])
+            return buffer[start + len(marker) :]
+        state.held = buffer
+        beginning = buffer.lstrip()
+        if region.known_names and not any(name.startswith(beginning) for name in self._context.types):
+            self._release()
+        elif len(buffer) > _LONGEST_NAME:
+            self._abandon_name(region)
+        return ""
+
+    def _abandon_name(self, region: CompiledRegion) -> None:
+        """What should have been a name has no end."""
+        state = self._state
+        if state.raw is not None:
+            self._release()
+            return
+        self._events.append(Anomaly("unfinished_call", len(state.held)))
+        state.held = ""
+        self._enter(region.then)
+
+    def _read_body(self, region: CompiledRegion, text: str) -> str:
+        state = self._state
+        assert region.body is not None
+        said = Said()
+        types = self._context.types.get(state.body.name or "", {})
+        used = region.body.feed(state.body, text, types, said)
+        if state.raw is not None:
+            state.raw += text[:used]
+            said.failed = said.failed or (
+                state.body.name is None and len(state.raw) > self._context.max_undecided
+            )
+        if said.failed:
+            self._release()
+            return text[used:]
+        self._hear(said)
+        if state.body.done:
+            self._end_call()
+            self._enter(region.then)
+        return said.again + text[used:]
+
+    def _end_body(self, region: CompiledRegion, by_marker: bool) -> bool:
+        """The body ends though it did not end itself. False: it was no call."""
+        state = self._state
+        assert region.body is not None
+        said = Said()
+        whole = region.body.end(state.body, said, by_marker)
+        if said.failed:
+            self._release()
+            return False
+        self._hear(said)
+        if whole:
+            self._end_call()
+        else:
+            self._events.append(Anomaly("unfinished_call", 0))
+            state.open = False
+        state.body = None
+        return True
+
+    def _hear(self, said: Said) -> None:
+        state = self._state
+        if not state.open and state.body.name is not None:
+            self._start_call(state.body.name)
+        text = "".join(said.arguments)
+        if text:
+            self._events.append(CallArguments(state.calls - 1, text))
+        if said.dropped:
+            self._events.append(Anomaly("dropped_text", said.dropped))
+        if said.unfinished:
+            self._events.append(Anomaly("unfinished_value", said.unfinished))
+
+    def _start_call(self, name: str) -> None:
+        state = self._state
+        self._events.append(CallStart(state.calls, name))
+        state.calls += 1
+        state.open = True
+        state.raw = None
+        state.blank = ""
+        state.said = False
+
+    def _end_call(self) -> None:
+        self._state.open = False
+        self._events.append(CallEnd(self._state.calls - 1))
+
+    def _release(self) -> None:
+        """What looked like a call is none: its characters are content."""
+        state = self._state
+        raw = (state.raw or "") + state.held
+        state.raw = None
+        state.held = ""
+        self._enter("content")
+        self._events.append(Anomaly("markup_in_content", len(raw)))
+        self._say_content(self._table["content"], raw)
+
+    # what goes out
+
+    def _say(self, region: CompiledRegion, text: str) -> None:
+        """Text of a region without a body."""
+        state = self._state
+        if region.to is not None and not text.isspace():
+            self._enter(region.to)
+            region = self._table[region.to]
+        if region.text is Text.CONTENT:
+            self._say_content(region, text)
+        elif region.text is Text.REASONING:
+            state.reasoned = True
+            self._events.append(Reasoning(text))
+        elif region.text is Text.DROP and (dropped := len(text.strip())):
+            self._events.append(Anomaly("dropped_text", dropped))
+
+    def _say_content(self, region: CompiledRegion, text: str) -> None:
+        state = self._state
+        if self._context.tools:
+            text = state.blank + text
+            solid = len(text.rstrip()) if region.strip or not state.said else len(text)
+            if solid == 0 and len(text) > self._context.max_undecided:
+                solid = len(text)
+            if not region.strip and solid:
+                solid = len(text)
+            state.blank = text[solid:]
+            text = text[:solid]
+        if text:
+            state.said = True
+            self._events.append(Content(text))
+
+    def _end_reasoning(self, region: CompiledRegion) -> None:
+        if region.empty and not self._state.reasoned:
+            self._state.reasoned = True
+            self._events.append(Reasoning(""))
+
+    def _finish_message(self, region: CompiledRegion) -> None:
+        state = self._state
+        if region.text is Text.REASONING:
+            self._end_reasoning(region)
+        if state.blank and (state.said or not (state.calls or self._context.forced)):
+            state.said = True
+            self._events.append(Content(state.blank))
+        state.blank = ""
+        if state.empty and self._context.reasoning == "off" and not region.absorbs:
+            self._events.append(Content(""))  # a text without a parser's doing is "", not null
+
+    def _take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _restore(self, snapshot: Any) -> State:
+        try:
+            state = msgspec.convert(snapshot, State)
+            region = self._table[state.region]
+            if state.body is not None and region.body is not None:
+                state.body = msgspec.convert(state.body, region.body.state_type)
+            elif region.body is not None:
+                raise ValueError("a region with a body has no body state")
+            elif state.body is not None:
+                raise ValueError("a region without a body has a body state")
+        except (msgspec.ValidationError, KeyError) as error:
+            raise ValueError(f"malformed parser snapshot: {error}") from None
+        return state
