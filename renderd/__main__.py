@@ -1,0 +1,7 @@
+"""`python -m renderd`."""
+
+import sys
+
+from renderd.cli import main
+
+sys.exit(main())

@@ -1,0 +1,54 @@
+"""The command line: `renderd COMMAND ...`. A command's module is imported only when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import renderd
+
+
+@dataclass(frozen=True)
+class Command:
+    """`function` of `module` takes the arguments after the command's name and returns the exit status."""
+
+    module: str
+    function: str
+    about: str
+
+
+COMMANDS = {
+    "serve": Command("renderd.server.main", "serve", "render and derender over HTTP"),
+    "engine": Command(
+        "renderd.engine.main", "main", "a scripted tokens-only engine, for tests and demonstrations"
+    ),
+    "demo": Command(
+        "renderd.demo.main", "main", "one chat through render, generate and derender, step by step"
+    ),
+    "conformance": Command("renderd.conformance.main", "main", "replay the golden cases against a URL"),
+    "bench": Command("renderd.conformance.bench", "main", "measure CPU per request of a server"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. Returns its exit status; 2 for an unknown command."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if name == "--version":
+        print(f"renderd {renderd.__version__}")
+        return 0
+    command = COMMANDS.get(name)
+    if command is None:
+        print(f"renderd: error: unknown command {name!r}; choose from {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    run: Callable[[Sequence[str]], int] = getattr(import_module(command.module), command.function)
+    return run(rest)
+
+
+def _usage() -> str:
+    lines = [f"  {name:<12} {command.about}" for name, command in COMMANDS.items()]
+    return "\n".join(["usage: renderd COMMAND ...", "", *lines, "", "renderd COMMAND --help says more."])

@@ -1,0 +1,104 @@
+"""Raw bytes in, raw bytes out: the ASGI endpoint of every POST route, and where its work runs.
+
+These routes do not pass through FastAPI's request handling: bodies are decoded and checked once, by the room
+that answers them, and the framework's own decoding and validation would cost more than a derender chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from renderd.wire.decode import check_content_type
+from renderd.wire.errors import ApiError
+
+logger = logging.getLogger("renderd.server")
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Room for a prompt of millions of tokens, or for 40,000 sampled tokens with 20 candidates each."""
+
+Handler = Callable[[bytes, str | None], bytes]
+"""Body and header X-Request-Id -> body of the 200 answer. Raises ApiError. Called from several threads."""
+
+
+class Endpoint:
+    """Answers POST requests with what `handler` makes of the body.
+
+    A body of `inline_bytes` or less is answered on the event loop: it takes less than a millisecond, and a
+    thread would cost more than it frees. Larger ones go to the pool, so that nothing waits for them.
+    """
+
+    def __init__(self, handler: Handler, pool: ThreadPoolExecutor, inline_bytes: int) -> None:
+        self._handler = handler
+        self._pool = pool
+        self._inline_bytes = inline_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        try:
+            check_content_type(headers.get("content-type"))
+            body = await _body(headers, receive)
+            if body is None:
+                return
+            request_id = headers.get("x-request-id")
+            if len(body) <= self._inline_bytes:
+                answer = self._handler(body, request_id)
+            else:
+                loop = asyncio.get_running_loop()
+                answer = await loop.run_in_executor(self._pool, self._handler, body, request_id)
+        except ApiError as error:
+            await respond(send, error.status, error.body())
+        except Exception:
+            logger.exception("%s failed: a defect of renderd", scope["path"])
+            await respond(send, 500, internal_error().body())
+        else:
+            await respond(send, 200, answer)
+
+
+def worker_pool(threads: int | None) -> ThreadPoolExecutor:
+    """Threads for work that leaves the event loop, one a processor unless a number is given."""
+    return ThreadPoolExecutor(threads or os.cpu_count(), thread_name_prefix="renderd")
+
+
+def internal_error() -> ApiError:
+    """500 of a defect. The log has the reason; the client gets no detail."""
+    return ApiError(500, "InternalServerError", "Internal server error")
+
+
+async def respond(send: Send, status: int, body: bytes) -> None:
+    """Send a whole JSON answer."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes | None:
+    """The whole body, or None when the client went away. Raises ApiError 413."""
+    declared = headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+        raise _too_large()
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return b"".join([*chunks, chunk]) if chunks else chunk
+        chunks.append(chunk)
+
+
+def _too_large() -> ApiError:
+    return ApiError(
+        413, "RequestEntityTooLargeError", f"The request body is larger than {MAX_BODY_BYTES} bytes."
+    )

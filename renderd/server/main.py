@@ -1,0 +1,62 @@
+"""`renderd serve`: bind, load, say what is served, serve until a signal."""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import renderd
+from renderd.server import flags
+from renderd.server.app import create_app
+from renderd.server.config import ServerConfig, StartupError
+from renderd.server.listener import Server, bind
+from renderd.server.logs import log_config
+from renderd.server.metrics import Metrics
+from renderd.server.services import Services
+from renderd.server.startup import load
+
+logger = logging.getLogger("renderd.server")
+
+
+def serve(argv: Sequence[str]) -> int:
+    """Run the server. Returns the exit status: 0 after a signal, 1 when it cannot start."""
+    config, ignored = flags.parse(argv)
+    logging.config.dictConfig(log_config(config))
+    if ignored:
+        logger.warning("vLLM flags without effect here: %s", " ".join(ignored))
+    if not config.api_key and (key := os.environ.get("VLLM_API_KEY")):
+        config = replace(config, api_key=[key])
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    try:
+        _run(config)
+    except StartupError as error:
+        print(f"renderd serve: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def _run(config: ServerConfig) -> None:
+    listening = bind(config)
+    metrics = Metrics()
+    services = load(config, metrics.count_anomaly)
+    server = Server(config, create_app(config, services, metrics), listening)
+    logger.info("%s", _served(config, services))
+    server.run()
+
+
+def _served(config: ServerConfig, services: Services) -> str:
+    model = services.model
+    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
+    return (
+        f"renderd {renderd.__version__} serves {model.name} as {', '.join(model.served_names)}: "
+        f"reasoning parser {config.reasoning_parser or 'none'}, tool parser {tools or 'none'}, "
+        f"chat template {'--chat-template' if config.chat_template else 'of the tokenizer'}, "
+        f"max_model_len {model.max_model_len}"
+    )

@@ -1,0 +1,143 @@
+"""The routes and what they answer with (contract A.1). One table makes the routes and their documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Response
+from starlette.routing import Route
+
+import renderd
+from renderd.server.endpoint import Endpoint, Handler
+from renderd.server.services import Services
+from renderd.wire import answers, api, derender
+from renderd.wire.chat import ChatCompletionRequest
+from renderd.wire.completion import CompletionRequest
+from renderd.wire.generate import GenerateRequest
+
+VLLM_VERSION = "0.33.0"
+"""The release whose wire protocol is spoken."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """A POST route. `request` and `response` are the types of its bodies, for documentation.
+
+    `inline_bytes` is the size of body that costs less than a millisecond (see Endpoint).
+    """
+
+    path: str
+    summary: str
+    request: Any
+    response: Any
+    handler: Callable[[Services], Handler]
+    inline_bytes: int
+
+
+@dataclass(frozen=True)
+class Get:
+    """A GET route. `response` is None for an answer without a body; `methods` names further methods."""
+
+    path: str
+    summary: str
+    response: Any
+    answer: Callable[[Services], Any]
+    methods: tuple[str, ...] = ()
+
+
+POSTS = (
+    Post(
+        "/v1/chat/completions/render",
+        "Chat request to token ids and sampling parameters.",
+        ChatCompletionRequest,
+        GenerateRequest,
+        lambda services: services.renderer.chat,
+        inline_bytes=0,
+    ),
+    Post(
+        "/v1/completions/render",
+        "Completion request to token ids and sampling parameters, one object a prompt.",
+        CompletionRequest,
+        list[GenerateRequest],
+        lambda services: services.renderer.completion,
+        inline_bytes=0,
+    ),
+    Post(
+        "/v1/chat/completions/derender",
+        "Token ids to a chat answer, or a streamed event to a chunk and the state for the next call.",
+        derender.DerenderChatRequest | derender.DerenderChatStreamRequest,
+        answers.ChatCompletion | answers.ChatStreamAnswer,
+        lambda services: _without_id(services.derenderer.chat),
+        inline_bytes=8192,
+    ),
+    Post(
+        "/v1/completions/derender",
+        "Token ids to a completion, or a streamed event to a chunk and the state for the next call.",
+        derender.DerenderCompletionRequest | derender.DerenderCompletionStreamRequest,
+        answers.Completion | answers.CompletionStreamAnswer,
+        lambda services: _without_id(services.derenderer.completion),
+        inline_bytes=8192,
+    ),
+    Post(
+        "/tokenize",
+        "Text or a conversation to token ids.",
+        api.TokenizeCompletionRequest | api.TokenizeChatRequest,
+        api.TokenizeResponse,
+        lambda services: _without_id(services.renderer.tokenize),
+        inline_bytes=0,
+    ),
+    Post(
+        "/detokenize",
+        "Token ids to text.",
+        api.DetokenizeRequest,
+        api.DetokenizeResponse,
+        lambda services: _without_id(services.renderer.detokenize),
+        inline_bytes=0,
+    ),
+)
+
+GETS = (
+    Get("/v1/models", "The served names.", api.ModelList, lambda services: api.model_list(services.model)),
+    Get("/health", "Whether the server is up.", None, lambda services: None),
+    Get("/ping", "The same as /health.", None, lambda services: None, methods=("POST",)),
+    Get(
+        "/version",
+        "Releases of the protocol and of renderd.",
+        api.VersionResponse,
+        lambda services: api.VersionResponse(VLLM_VERSION, renderd.__version__),
+    ),
+    Get(
+        "/load",
+        "Load of the engine, of which there is none.",
+        api.LoadResponse,
+        lambda services: api.LoadResponse(server_load=0),
+    ),
+)
+
+
+def add_routes(app: FastAPI, services: Services, pool: ThreadPoolExecutor) -> None:
+    """Register the routes, answered by `services`."""
+    for post in POSTS:
+        endpoint = Endpoint(post.handler(services), pool, post.inline_bytes)
+        app.router.routes.append(Route(post.path, endpoint, methods=["POST"]))
+    for get in GETS:
+        app.add_api_route(
+            get.path, _answer(get, services), methods=["GET", *get.methods], include_in_schema=False
+        )
+
+
+def _answer(get: Get, services: Services) -> Callable[[], Any]:
+    async def answer() -> Response:
+        if get.response is None:
+            return Response()
+        return Response(msgspec.json.encode(get.answer(services)), media_type="application/json")
+
+    return answer
+
+
+def _without_id(handler: Callable[[bytes], bytes]) -> Handler:
+    return lambda body, request_id: handler(body)

@@ -1,0 +1,33 @@
+"""What the routes call: render and derender of one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from renderd.wire.api import ServedModel
+
+
+class RenderApi(Protocol):
+    """Bodies in, bodies out; raises ApiError. Called from several threads."""
+
+    def chat(self, body: bytes, request_id: str | None) -> bytes: ...
+    def completion(self, body: bytes, request_id: str | None) -> bytes: ...
+    def tokenize(self, body: bytes) -> bytes: ...
+    def detokenize(self, body: bytes) -> bytes: ...
+
+
+class DerenderApi(Protocol):
+    """Bodies in, bodies out; raises ApiError. Called from several threads."""
+
+    def chat(self, body: bytes) -> bytes: ...
+    def completion(self, body: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Services:
+    """One model, rendered and derendered."""
+
+    model: ServedModel
+    renderer: RenderApi
+    derenderer: DerenderApi

@@ -1,0 +1,86 @@
+"""Configuration -> services. A configuration that cannot work stops here, in one sentence (contract H)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import parsers
+from renderd.demo import model_dir
+from renderd.derender import Derenderer, DerenderOptions
+from renderd.model import Model, ModelConfig, load_model
+from renderd.render import Renderer, RenderOptions
+from renderd.server.config import ServerConfig, StartupError
+from renderd.server.services import Services
+
+
+def load(config: ServerConfig, count_anomaly: Callable[[str], None]) -> Services:
+    """Load the model and set up both directions. Raises StartupError."""
+    try:
+        model = load_model(_model_config(config))
+    except (OSError, ValueError) as error:
+        raise StartupError(str(error)) from error
+    family = _family(config, model)
+    render_options = RenderOptions(
+        enable_auto_tools=config.enable_auto_tool_choice and config.tool_call_parser is not None,
+        exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
+        tool_strict_level=config.tool_strict_level,
+    )
+    derender_options = DerenderOptions(
+        max_logprobs=config.max_logprobs,
+        max_undecided_bytes=config.max_undecided_bytes,
+        replayable=config.stream_state == "replayable",
+    )
+    return Services(
+        model,
+        Renderer(model, family, render_options),
+        Derenderer(model, family, derender_options, count_anomaly),
+    )
+
+
+def _model_config(config: ServerConfig) -> ModelConfig:
+    return ModelConfig(
+        model=config.model if config.model is not None else str(model_dir()),
+        tokenizer=config.tokenizer,
+        revision=config.revision,
+        tokenizer_revision=config.tokenizer_revision,
+        hf_token=config.hf_token,
+        download_dir=config.download_dir,
+        max_model_len=config.max_model_len,
+        chat_template=config.chat_template,
+        chat_template_content_format=config.chat_template_content_format,
+        generation_config=config.generation_config,
+        override_generation_config=config.override_generation_config,
+        served_model_name=config.served_model_name,
+        trust_request_chat_template=config.trust_request_chat_template,
+        default_chat_template_kwargs=config.default_chat_template_kwargs,
+        reasoning_effort_map=config.reasoning_effort_map,
+    )
+
+
+def _family(config: ServerConfig, model: Model) -> parsers.Family | None:
+    """The parsers, which must find their tokens in the vocabulary (contract H). Raises StartupError.
+
+    A tool parser counts only where it is enabled (contract B.3).
+    """
+    if config.enable_auto_tool_choice and config.tool_call_parser is None:
+        raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
+    reasoning = config.reasoning_parser
+    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
+    if reasoning is None and tools is None:
+        return None
+    try:
+        parts = [
+            ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning)),
+            ("--tool-call-parser", tools, parsers.build(tools=tools)),
+        ]
+        family = parsers.build(reasoning, tools)
+    except parsers.UnknownParserError as error:
+        raise StartupError(str(error)) from error
+    for flag, name, part in parts:
+        missing = sorted(token for token in part.required_tokens if model.tokenizer.token_id(token) is None)
+        if missing:
+            tokens = ", ".join(map(repr, missing))
+            raise StartupError(
+                f"{flag} {name} cannot be used with the tokenizer of '{model.name}': it has no token {tokens}"
+            )
+    return family
