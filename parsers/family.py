@@ -161,7 +161,9 @@ class Family:
 
     def _regions(self, reasoning: bool, tools: bool) -> dict[str, Region]:
         grammar = self.tools if tools else None
-        regions = {"content": Region(Text.CONTENT, grammar.content if grammar else ())}
+        absorbed = self.reasoning and self._absorbs and (reasoning or self.tools)
+        stray = (On(self.reasoning.end, "content"),) if self.reasoning and absorbed else ()
+        regions = {"content": Region(Text.CONTENT, (*(grammar.content if grammar else ()), *stray))}
         if grammar:
             regions.update(grammar.regions)
         part = self.reasoning if reasoning else None

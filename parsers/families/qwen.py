@@ -26,7 +26,6 @@ TOOLS = ToolGrammar(
         On(
             "<function=", "bare_name", tentative=True, as_text=True
         ),  # models leave the wrapper out; prose names no real function
-        On("</think>", "content"),
     ),
     regions={
         "wrapper": Region(
