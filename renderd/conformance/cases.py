@@ -1,0 +1,154 @@
+"""What golden/ holds: configurations, cases, and what a vLLM version answered to them (golden/README.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from renderd.conformance.assemble import Assembly
+from renderd.conformance.paths import ABSENT
+
+REFERENCE = "vllm-0.33.0"
+"""Whose answers are wanted: the name of a folder under recorded/."""
+
+Json = dict[str, Any]
+
+
+class Case(msgspec.Struct):
+    """One request with the output it gets. Its id is `server/name`, in recordings and divergences too.
+
+    `api` is "chat", "completion", or "http": a request to any route, given as it goes over the wire. `output`
+    is what the engine was made to generate, None where the render route alone is asked.
+    """
+
+    id: str
+    server: str
+    api: str
+    request: Json
+    output: Json | None = None
+    coupled: bool = True
+    about: str = ""
+    areas: list[str] = []
+
+    def text(self, choice: int) -> str:
+        """The characters that the engine generated for a choice; empty when the case gives ids alone."""
+        output = self.output or {}
+        if output.get("choices"):
+            output = output["choices"][choice]
+        return str(output["text"]) if "text" in output else "".join(output.get("pieces") or [])
+
+
+class Recording(msgspec.Struct):
+    """What the reference answered to a case. What was not asked is None.
+
+    Attributes:
+        status, render: the render route's answer, be it an error. An "http" case has `body` and `headers`.
+        generate: the finished tokens-mode answer (a list of them for completions): what derender is fed.
+        generate_sse: the same as the engine streamed it, text of the event stream.
+        batch, stream: the coupled server's answer and its events.
+        derender_batch: `{status, body}` of the reference's derender; derender_stream: `{status, chunks}`.
+    """
+
+    id: str
+    status: int = 200
+    headers: dict[str, str] = {}
+    body: Any = None
+    render: Any = None
+    prompt_token_ids: Any = None
+    generate: Any = None
+    generate_sse: str | list[str] | None = None
+    batch: Json | None = None
+    stream: list[Json] | None = None
+    derender_batch: Json | None = None
+    derender_stream: Json | None = None
+
+    def view(self, where: str) -> Any:
+        """The recorded side of a comparison, ABSENT where there is none; an error as `failure` has it.
+
+        `where` is "render", "http", "batch" (the coupled server's, else derender's) or "stream" (the same,
+        put together).
+        """
+        if where in ("http", "render"):
+            return answer_or_failure(self.status, self.body if where == "http" else self.render)
+        if where == "batch":
+            if self.batch is None and self.derender_batch is not None:
+                return answer_or_failure(self.derender_batch["status"], self.derender_batch["body"])
+            return ABSENT if self.batch is None else self.batch
+        if self.stream is None and self.derender_stream is not None:
+            status, chunks = self.derender_stream["status"], self.derender_stream["chunks"]
+            return assembled(chunks) if status == 200 else failure(status, chunks[-1])
+        return ABSENT if self.stream is None else assembled(self.stream)
+
+    def views(self, where: str) -> list[Any]:
+        """All that a divergence's `where` may mean; "error" is any of the others that failed."""
+        if where != "error":
+            return [self.view(where)]
+        views = [self.view(kind) for kind in ("http", "render", "batch", "stream")]
+        return [view for view in views if isinstance(view, dict) and "status" in view]
+
+
+def assembled(events: list[Json]) -> Json:
+    """The answer that recorded chunks amount to. Derender's may be `{chunk, stream_state}`."""
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event.get("chunk", event))
+    return assembly.answer()
+
+
+def sse_events(text: str) -> list[Json]:
+    """The JSON events of an event stream, [DONE] left out."""
+    data = (line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: "))
+    return [msgspec.json.decode(line) for line in data if line != "[DONE]"]
+
+
+def answer_or_failure(status: int, body: Any) -> Any:
+    """The body of an answer, or what `failure` makes of an error."""
+    return failure(status, body) if status >= 400 else body
+
+
+def failure(status: int, body: Any) -> Json:
+    """An answer that is, or should have been, an error: status, type, param and message.
+
+    A body that is no error envelope (`{"detail": ...}`, `{"error": "Unauthorized"}`) is its own message.
+    """
+    error = body.get("error") if isinstance(body, dict) and status >= 400 else None
+    if isinstance(error, dict):
+        return {"status": status, **{key: error.get(key) for key in ("type", "param", "message")}}
+    message = None if status < 400 else msgspec.json.encode(body).decode()
+    return {"status": status, "type": None, "param": None, "message": message}
+
+
+class Golden:
+    """The folder golden/. Reading raises OSError, and ValueError for a line that is not of its format."""
+
+    def __init__(self, folder: Path, reference: str = REFERENCE) -> None:
+        self.folder = folder
+        self.reference = reference
+        self.servers: dict[str, Json] = tomllib.loads((folder / "servers.toml").read_text(encoding="utf-8"))
+
+    def cases(self, server: str) -> list[Case]:
+        """The cases of one configuration, in their written order."""
+        return _lines(self.folder / "cases" / f"{server}.jsonl", Case)
+
+    def recordings(self, server: str) -> dict[str, Recording]:
+        """By case id; none when the reference was not asked yet."""
+        path = self.folder / "recorded" / self.reference / f"{server}.jsonl"
+        return {line.id: line for line in _lines(path, Recording)} if path.exists() else {}
+
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def _lines(path: Path, kind: type[_T]) -> list[_T]:
+    decoder = msgspec.json.Decoder(kind)
+    found: list[_T] = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line:
+            try:
+                found.append(decoder.decode(line))
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"{path}:{number}: {error}") from error
+    return found

@@ -1,0 +1,166 @@
+"""What answers must be: compared with the recorded ones, a difference judged by the divergences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from renderd.conformance.cases import Case, Json, Recording, answer_or_failure
+from renderd.conformance.client import Answer, Client
+from renderd.conformance.compare import Rules, anything, differences, identifier, logprob, text, timestamp
+from renderd.conformance.defects import UNKNOWN
+from renderd.conformance.divergences import Divergences, Where
+from renderd.conformance.paths import ABSENT, show
+
+_LOGPROBS = {f"choices[*].logprobs.content[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")}
+RENDER = Rules({"request_id": identifier, "[*].request_id": identifier}, absent_is_null=False)
+BATCH = Rules(
+    {
+        # The first two are checked on their own, the fingerprint is the engine's (contract F).
+        "id": anything,
+        "model": anything,
+        "system_fingerprint": anything,
+        "created": timestamp,
+        "choices[*].message.tool_calls[*].id": identifier,
+        **_LOGPROBS,
+    },
+    absent_is_null=True,
+)
+STREAM = Rules(
+    {
+        "choices[*].message.content": text,
+        "choices[*].message.reasoning": text,
+        "choices[*].message.tool_calls[*].id": identifier,
+        **_LOGPROBS,
+    },
+    absent_is_null=True,
+)
+OWN = Rules(_LOGPROBS, absent_is_null=True)
+HTTP = Rules(
+    {
+        "created": timestamp,
+        "chunk.created": timestamp,
+        "data[*].created": timestamp,
+        "data[*].permission[*].created": timestamp,
+        "data[*].permission[*].id": identifier,
+        "data[*].root": anything,  # where the files lie
+        "version": anything,
+    },
+    absent_is_null=False,
+)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A difference. `declared` is the id of the divergence that allows it, empty for a failure."""
+
+    what: str
+    declared: str = ""
+
+
+class Server:
+    """A server under test.
+
+    `model` is the name it serves, `recorded_model` the recordings' one: requests are made with the former.
+    """
+
+    def __init__(self, client: Client, model: str, recorded_model: str) -> None:
+        self.client = client
+        self.model = model
+        self.recorded_model = recorded_model
+
+    def renamed(self, request: Json) -> Json:
+        """A request of the recordings as this server understands it."""
+        return {**request, "model": self.model} if request.get("model") == self.recorded_model else request
+
+
+class Judge:
+    """Compares the answers to one case with its recording."""
+
+    def __init__(self, divergences: Divergences, case: Case, recording: Recording) -> None:
+        self._divergences = divergences
+        self._case = case
+        self._recording = recording
+
+    def compare(self, where: Where, got: Any, rules: Rules, own_batch: Any = UNKNOWN) -> Iterator[Finding]:
+        """How `got`, an answer or what `failure` makes of one, differs. None where nothing was recorded."""
+        want = self._recording.view(where)
+        if want is ABSENT:
+            return
+        if _failed(want) or _failed(got):
+            where, rules = "error", _ERROR
+            want, got = _comparable_failures(want, got)
+        for difference in differences(want, got, rules):
+            verdict = self._divergences.judge(
+                self._case, self._recording, where, want, got, difference, own_batch
+            )
+            what = f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
+            if verdict.entry is not None:
+                yield Finding(what, verdict.entry.id)
+            else:
+                yield Finding("; ".join([what, *verdict.why_not]))
+
+
+def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
+    """The render route's body equals the recorded one key by key."""
+    answer = server.client.post(f"/v1/{ROUTES[case.api]}/render", server.renamed(case.request))
+    yield from judge.compare("render", parsed(answer), RENDER)
+
+
+def check_http(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
+    """The answer of any route to a request given as it goes over the wire."""
+    request = case.request
+    body: bytes | None = request["text"].encode() if "text" in request else None
+    if "json" in request:
+        body = msgspec.json.encode(server.renamed(request["json"]))
+    headers = request.get("headers", {"Content-Type": "application/json"} if body is not None else {})
+    answer = server.client.send(request["method"], request["path"], body, headers)
+    yield from judge.compare("http", parsed(answer), HTTP)
+
+
+ROUTES = {"chat": "chat/completions", "completion": "completions"}
+
+
+def parsed(answer: Answer) -> Any:
+    """The JSON body, or what `failure` makes of an error. A body that is no JSON is its text."""
+    try:
+        body = answer.json()
+    except msgspec.DecodeError:
+        body = answer.body.decode(errors="replace")
+    return answer_or_failure(answer.status, body)
+
+
+def brief(value: Any) -> str:
+    """A value for people to read, cut when long."""
+    shown = repr(value) if value is ABSENT else msgspec.json.encode(value).decode()
+    return shown if len(shown) <= 400 else f"{shown[:300]} ... {shown[-80:]}"
+
+
+_ERROR = Rules({}, absent_is_null=False)
+_SCHEMA_ERROR = "Bad Request"
+
+
+def _failed(value: Any) -> bool:
+    return isinstance(value, dict) and "status" in value and value["status"] >= 400
+
+
+def _comparable_failures(want: Any, got: Any) -> tuple[Json, Json]:
+    """Both as failures. One beside a 200 differs in its status alone; the prose of a schema error is free."""
+    left, right = (value if _failed(value) else {"status": 200} for value in (want, got))
+    if left["status"] < 400 or right["status"] < 400:
+        return {"status": left["status"]}, {"status": right["status"]}
+    if left["type"] == right["type"] == _SCHEMA_ERROR:
+        return _without_prose(left), _without_prose(right)
+    return left, right
+
+
+def _without_prose(failure: Json) -> Json:
+    # The reference names the member of a union that it tried: `body.DerenderChatRequest.stream`.
+    param = failure["param"]
+    return {
+        "status": failure["status"],
+        "type": failure["type"],
+        "param": re.sub(r"\.[A-Z]\w*", "", param) if isinstance(param, str) else param,
+    }

@@ -1,0 +1,112 @@
+"""Two JSON values compared key by key, with rules for values that are random or that a server cannot know."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from renderd.conformance.paths import ABSENT, Path, Pattern, covers, parse
+
+Rule = Callable[[Any, Any], bool]
+"""Says whether a value (second) does for the one wanted (first). Either may be ABSENT."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A place where the values differ."""
+
+    path: Path
+    want: Any
+    got: Any
+
+
+class Rules:
+    """Which places are compared otherwise than by equality. The first pattern that names a place wins."""
+
+    def __init__(self, rules: Mapping[str, Rule], absent_is_null: bool) -> None:
+        self._rules = [(parse(pattern), rule) for pattern, rule in rules.items()]
+        self._found: dict[Path, Rule | None] = {}
+        self.absent_is_null = absent_is_null
+
+    def of(self, path: Path) -> Rule | None:
+        """The rule of one place, not of what lies around it."""
+        kind: Pattern = tuple("*" if isinstance(segment, int) else segment for segment in path)
+        if kind not in self._found:
+            self._found[kind] = next(
+                (
+                    rule
+                    for pattern, rule in self._rules
+                    if len(pattern) == len(kind) and covers(pattern, kind)
+                ),
+                None,
+            )
+        return self._found[kind]
+
+
+def differences(want: Any, got: Any, rules: Rules, path: Path = ()) -> Iterator[Difference]:
+    """Where `got` differs from `want`: the innermost places; lists of different lengths differ as a whole."""
+    rule = rules.of(path)
+    if rule is not None:
+        if not rule(want, got):
+            yield Difference(path, want, got)
+    elif isinstance(want, dict) and isinstance(got, dict):
+        for key in [*want, *(key for key in got if key not in want)]:
+            yield from differences(want.get(key, ABSENT), got.get(key, ABSENT), rules, (*path, key))
+    elif isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
+        for index, (left, right) in enumerate(zip(want, got, strict=True)):
+            yield from differences(left, right, rules, (*path, index))
+    elif not _equal(want, got, rules.absent_is_null):
+        yield Difference(path, want, got)
+
+
+def _equal(want: Any, got: Any, absent_is_null: bool) -> bool:
+    if absent_is_null:
+        want, got = (None if value is ABSENT else value for value in (want, got))
+    if isinstance(want, bool) or isinstance(got, bool):
+        return want is got
+    return bool(want == got)
+
+
+def anything(want: Any, got: Any) -> bool:
+    """The value does not matter: the two servers cannot know the same."""
+    return True
+
+
+def text(want: Any, got: Any) -> bool:
+    """Text; none is as good as empty."""
+    left, right = ("" if value is None or value is ABSENT else value for value in (want, got))
+    return bool(left == right)
+
+
+_RANDOM = re.compile(r"(?<![0-9a-f])(?:[89ab][0-9a-f]{15}|[0-9a-f]{32})(?![0-9a-f])")
+
+
+def identifier(want: Any, got: Any) -> bool:
+    """An id: equal, or of the same shape with random hexadecimal digits at the same place."""
+    if isinstance(want, str) and isinstance(got, str):
+        return _RANDOM.sub("*", want) == _RANDOM.sub("*", got)
+    return bool(want == got)
+
+
+def timestamp(want: Any, got: Any) -> bool:
+    """Seconds since the epoch."""
+    return isinstance(got, int) and not isinstance(got, bool) and got > 0
+
+
+def logprob(want: Any, got: Any) -> bool:
+    """A log probability; its last digits depend on how the engine batched."""
+    if isinstance(want, int | float) and isinstance(got, int | float):
+        return math.isclose(want, got, rel_tol=1e-3, abs_tol=1e-3)
+    return want is got
+
+
+def one_of(*values: Any) -> Rule:
+    """Exactly these values do."""
+
+    def rule(want: Any, got: Any) -> bool:
+        return got in values
+
+    return rule

@@ -1,0 +1,297 @@
+"""What can be wrong with a recorded value, each as a check that a machine makes on the recording.
+
+A check answers None when the recorded value shows the defect, else a sentence that says why it does not. The
+"pieces" of a text are its words and its single symbols; white space counts for nothing among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from renderd.conformance.assemble import outline
+from renderd.conformance.cases import Case, Recording
+from renderd.conformance.paths import ABSENT, Path, get, show
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A place where an answer differs from the recorded one.
+
+    Attributes:
+        where: "render", "batch", "stream", "http" or "error".
+        view: the whole recorded value that was compared.
+        recorded, ours: the two values at `path`; `ours` is UNKNOWN when only an answer could tell.
+    """
+
+    case: Case
+    recording: Recording
+    where: str
+    view: Any
+    path: Path
+    recorded: Any
+    ours: Any
+
+    @property
+    def choice(self) -> int:
+        """Which choice the place belongs to."""
+        return self.path[1] if self.path[:1] == ("choices",) and isinstance(self.path[1], int) else 0
+
+    @property
+    def output(self) -> str:
+        """The text that the engine was made to generate."""
+        return self.case.text(self.choice)
+
+    def recorded_choice(self) -> dict[str, Any]:
+        """The whole recorded choice."""
+        found = get(self.view, ("choices", self.choice))
+        return found if isinstance(found, dict) else {}
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "(unknown before it is asked)"
+
+
+UNKNOWN = _Unknown()
+
+Check = Callable[[Evidence], str | None]
+
+_PIECE = re.compile(r"\w+|[^\w\s]")
+_MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]{3,}\]")
+
+
+def _pieces(value: Any) -> Counter[str]:
+    return Counter(_PIECE.findall(" ".join(_strings(value))))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in ("id", "type", "role"):
+                yield from _strings(inner)
+
+
+def _message(evidence: Evidence) -> Any:
+    choice = evidence.recorded_choice()
+    return choice.get("message", choice.get("text"))
+
+
+def _calls(value: Any) -> Iterator[dict[str, Any]]:
+    """Every `{name, arguments}` in a value."""
+    if isinstance(value, dict):
+        if "name" in value and "arguments" in value:
+            yield value
+        for inner in value.values():
+            yield from _calls(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _calls(inner)
+
+
+def _json(text: Any) -> Any:
+    """The value of a JSON text, ABSENT when it is none. Python's NaN and Infinity are no JSON."""
+    try:
+        return msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, AttributeError, UnicodeEncodeError):
+        return ABSENT
+
+
+def _differ(left: Any, right: Any) -> bool:
+    empty: tuple[Any, ...] = (ABSENT, None, "", [])
+    return bool(left != right) and not (left in empty and right in empty)
+
+
+def stream_differs_from_batch(evidence: Evidence) -> str | None:
+    batch = evidence.recording.view("batch")
+    stream = evidence.recording.view("stream")
+    if batch is ABSENT or stream is ABSENT:
+        return "batch and stream were not both recorded"
+    left, right = get(outline(batch), evidence.path), get(stream, evidence.path)
+    return None if _differ(left, right) else f"batch and stream both say {left!r}"
+
+
+def text_lost(evidence: Evidence) -> str | None:
+    if evidence.ours is UNKNOWN:
+        return "`ours` must say which text is there"
+    output, ours, recorded = _pieces(evidence.output), _pieces(evidence.ours), _pieces(_message(evidence))
+    if any(output[piece] >= count > recorded[piece] for piece, count in ours.items()):
+        return None
+    return "the recorded message has all of the output's text that ours has"
+
+
+def text_repeated(evidence: Evidence) -> str | None:
+    output, recorded = _pieces(evidence.output), _pieces(_message(evidence))
+    return None if recorded - output else "the recorded message has no text more often than the output"
+
+
+def text_altered(evidence: Evidence) -> str | None:
+    if not isinstance(evidence.recorded, str) or not isinstance(evidence.ours, str):
+        return "both values must be text"
+    if evidence.ours not in evidence.output:
+        return "our text is not in the output as it stands"
+    return "the recorded text is in the output as it stands" if evidence.recorded in evidence.output else None
+
+
+def whitespace_lost(evidence: Evidence) -> str | None:
+    ours, recorded = (_text(value) for value in (evidence.ours, evidence.recorded))
+    if ours.split() != recorded.split() or len(ours) <= len(recorded):
+        return "the recorded text is not ours with less white space"
+    return None if ours in evidence.output else "our text is not in the output as it stands"
+
+
+def text_misplaced(evidence: Evidence) -> str | None:
+    message = _message(evidence)
+    if not isinstance(message, dict) or not evidence.ours or evidence.ours is UNKNOWN:
+        return "`ours` must be the text that stands elsewhere in the recorded message"
+    others = [message.get(key) for key in ("content", "reasoning") if key != evidence.path[-1]]
+    ours = "".join(_strings(evidence.ours)).strip()
+    if any(ours and ours in (other or "") for other in others):
+        return None
+    return "our text is in no other part of the recorded message"
+
+
+def markup_in_content(evidence: Evidence) -> str | None:
+    ours, recorded = _text(evidence.ours), _text(evidence.recorded)
+    if any(mark in evidence.output and mark not in ours for mark in _MARKUP.findall(recorded)):
+        return None
+    return "the recorded text has no markup of the output that ours has not"
+
+
+def markup_dropped(evidence: Evidence) -> str | None:
+    if evidence.ours is UNKNOWN:
+        return "`ours` must say which markup is there"
+    recorded = " ".join(_strings(_message(evidence)))
+    if any(
+        mark in evidence.output and mark not in recorded for mark in _MARKUP.findall(_text(evidence.ours))
+    ):
+        return None
+    return "the recorded message has all markup that ours has"
+
+
+def invalid_json_arguments(evidence: Evidence) -> str | None:
+    calls = list(_calls(evidence.recorded_choice()))
+    if any(_json(call["arguments"]) is ABSENT for call in calls):
+        return None
+    return "all recorded arguments are valid JSON" if calls else "no call was recorded"
+
+
+def arguments_break_schema(evidence: Evidence) -> str | None:
+    tools = {
+        tool["function"]["name"]: tool["function"] for tool in (evidence.case.request.get("tools") or [])
+    }
+    for call in _calls(evidence.recorded_choice()):
+        schema = tools.get(call["name"], {}).get("parameters") or {}
+        arguments = _json(call["arguments"])
+        for key, value in (arguments if isinstance(arguments, dict) else {}).items():
+            types = _types((schema.get("properties") or {}).get(key), schema)
+            if types and not types & _types_of(value):
+                return None
+    return "every recorded argument is of a type that its schema allows"
+
+
+def unknown_tool(evidence: Evidence) -> str | None:
+    names = {tool["function"]["name"] for tool in (evidence.case.request.get("tools") or [])}
+    found = [call["name"] for call in _calls(evidence.recorded_choice())]
+    return None if set(found) - names else f"the recorded calls {found} are of tools that the request has"
+
+
+def finish_contradicts_calls(evidence: Evidence) -> str | None:
+    choice = evidence.recorded_choice()
+    calls, finish = list(_calls(choice)), choice.get("finish_reason")
+    named = isinstance(evidence.case.request.get("tool_choice"), dict)
+    if (
+        (finish == "tool_calls") != bool(calls)
+        and not (named and finish == "stop")
+        and finish in ("stop", "tool_calls")
+    ):
+        return None
+    return f"the recorded choice finished with {finish!r} and {len(calls)} calls"
+
+
+def reasoning_miscounted(evidence: Evidence) -> str | None:
+    view = evidence.view
+    counted = get(view, ("usage", "completion_tokens_details", "reasoning_tokens"))
+    said = any(get(choice, ("message", "reasoning")) for choice in view.get("choices", []))
+    if isinstance(counted, int) and bool(counted) != said:
+        return None
+    return f"{counted!r} reasoning tokens were recorded, and reasoning {'too' if said else 'neither'}"
+
+
+def server_error(evidence: Evidence) -> str | None:
+    status = evidence.view.get("status") if evidence.where == "error" else 200
+    return None if status >= 500 else f"the recorded status is {status}"
+
+
+def superset(evidence: Evidence) -> str | None:
+    """Not a defect: ours says more, or refuses less."""
+    if evidence.where == "error":
+        status = evidence.view["status"]
+        refused = status >= 400 and evidence.path == ("status",) and evidence.ours in (200, UNKNOWN)
+        return None if refused else f"recorded is status {status}, ours {evidence.ours!r}: no error less"
+    if evidence.recorded is ABSENT or evidence.recorded in (None, [], {}):
+        return None if evidence.ours not in (None, ABSENT) else "ours has no value either"
+    return f"{show(evidence.path)} has a recorded value: no field more"
+
+
+DEFECTS: dict[str, Check] = {
+    "stream_differs_from_batch": stream_differs_from_batch,
+    "batch_differs_from_stream": stream_differs_from_batch,
+    "text_lost": text_lost,
+    "text_repeated": text_repeated,
+    "text_altered": text_altered,
+    "whitespace_lost": whitespace_lost,
+    "text_misplaced": text_misplaced,
+    "markup_in_content": markup_in_content,
+    "markup_dropped": markup_dropped,
+    "invalid_json_arguments": invalid_json_arguments,
+    "arguments_break_schema": arguments_break_schema,
+    "unknown_tool": unknown_tool,
+    "finish_contradicts_calls": finish_contradicts_calls,
+    "reasoning_miscounted": reasoning_miscounted,
+    "server_error": server_error,
+}
+"""By the name that `defect` in divergences.toml gives them; that file's header says what each means."""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _types(schema: Any, root: dict[str, Any], depth: int = 0) -> set[str]:
+    """The JSON types that a schema allows; empty when it does not say."""
+    if not isinstance(schema, dict) or depth > 8:
+        return set()
+    if isinstance(schema.get("$ref"), str):
+        target = get(root, tuple(schema["$ref"].removeprefix("#/").split("/")))
+        return _types(target, root, depth + 1)
+    said = schema.get("type")
+    types = {said} if isinstance(said, str) else set(said or [])
+    for key in ("anyOf", "oneOf"):
+        branches = [_types(branch, root, depth + 1) for branch in schema.get(key) or []]
+        if branches and all(branches):
+            types |= set().union(*branches)
+    return types
+
+
+def _types_of(value: Any) -> set[str]:
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return {"integer", "number"}
+    kinds: dict[type, str] = {
+        float: "number",
+        str: "string",
+        list: "array",
+        dict: "object",
+        type(None): "null",
+    }
+    return {kinds[type(value)]}

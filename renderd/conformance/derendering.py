@@ -1,0 +1,247 @@
+"""What derender must make of a recorded generate answer, in one call and in streams of any chunking.
+
+Checks, by name: `batch` (equal to what the coupled server answered), `stream` (every chunking amounts to the
+server's own batch answer), `coupled` (a stream amounts to what the coupled server streamed), `order` (what a
+client may rely on in any stream), `repeat` (a call made again gives the same bytes) and `hop` (a state that
+the reference made is taken over).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from renderd.conformance import chunking
+from renderd.conformance.assemble import Assembly, outline
+from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
+from renderd.conformance.checks import BATCH, OWN, ROUTES, STREAM, Finding, Judge, Server, brief, parsed
+from renderd.conformance.client import Answer
+from renderd.conformance.compare import differences
+from renderd.conformance.defects import UNKNOWN
+from renderd.conformance.paths import show
+
+_CREATED = re.compile(rb'"created":\s*\d+')
+
+
+class StreamAnswer(msgspec.Struct):
+    """What streaming derender answers (contract E.6). The state is the server's business."""
+
+    chunk: Json
+    stream_state: msgspec.Raw
+
+
+_decode_answer = msgspec.json.Decoder(StreamAnswer).decode
+
+
+class StreamRefused(Exception):
+    """A call of a stream was answered with an error."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"status {answer.status}: {answer.body[:300].decode(errors='replace')}")
+        self.failure = parsed(answer)
+
+
+class Derendering:
+    """The checks of one case."""
+
+    def __init__(self, server: Server, judge: Judge, case: Case, recording: Recording) -> None:
+        self._server = server
+        self._judge = judge
+        self._recording = recording
+        self._chat = case.api == "chat"
+        self._path = f"/v1/{ROUTES[case.api]}/derender"
+        self._random = random.Random(case.id)
+        self._request = msgspec.Raw(msgspec.json.encode(server.renamed(case.request)))
+        self._model = case.request.get("model") and server.renamed(case.request)["model"]
+        self._found: dict[str, list[Finding]] = {}
+
+    def run(self) -> dict[str, list[Finding]]:
+        """Findings by check. OSError when the server cannot be reached."""
+        batch = self._batch()
+        generate = self._recording.generate
+        if not self._chat:
+            if len(generate) > 1:
+                return self._found  # each prompt has a stream of its own: the single ones show all there is
+            generate = generate[0]
+        own = outline(batch) if "choices" in batch else UNKNOWN
+        self._streams(generate, own)
+        return self._found
+
+    def _add(self, check: str, findings: Iterator[Finding] | Sequence[Finding]) -> None:
+        self._found.setdefault(check, []).extend(findings)
+
+    def _batch(self) -> Json:
+        recording = self._recording
+        ids = recording.prompt_token_ids
+        body: Json = {"model": self._model, "prompt_token_ids": ids, self._request_key: self._request}
+        if self._chat:
+            body |= {"generate_response": recording.generate, "prompt_tokens": len(ids)}
+            wanted_id = recording.generate["request_id"]
+        else:
+            body |= {"generate_responses": recording.generate, "prompt_tokens": [len(one) for one in ids]}
+            wanted_id = recording.generate[0]["request_id"]
+        encoded = msgspec.Raw(msgspec.json.encode(body))
+        answer = self._server.client.post(self._path, encoded)
+        got = parsed(answer)
+        self._add("batch", self._judge.compare("batch", got, BATCH))
+        if answer.status == 200:
+            for key, wanted in (("id", wanted_id), ("model", self._server.model)):
+                if got.get(key) != wanted:
+                    self._add("batch", [Finding(f"{key}: wanted {wanted!r}, got {got.get(key)!r}")])
+            again = self._server.client.post(self._path, encoded)
+            same = _CREATED.sub(b"", answer.body) == _CREATED.sub(b"", again.body)
+            self._add("repeat", [] if same else [Finding("batch: the same call gave another answer")])
+        return got if isinstance(got, dict) else {}
+
+    @property
+    def _request_key(self) -> str:
+        return "chat_request" if self._chat else "completion_request"
+
+    def _streams(self, generate: Json, own: Any) -> None:
+        for check in ("stream", "order"):
+            self._found[check] = []
+        sse = self._recording.generate_sse
+        if sse is not None:
+            events = sse_events(sse if isinstance(sse, str) else sse[0])
+            self._coupled(events, own)
+            self._hop(events)
+        one_token = sse is not None and all(_tokens(event) <= 1 for event in events)
+        for size in (2, 3, 7, self._random) if one_token else (1, 2, 3, 7, self._random):
+            self._chunked(generate, size, own)
+
+    def _coupled(self, events: list[Json], own: Any) -> None:
+        """The engine's own events, as they came."""
+        try:
+            assembly = self._stream(events, self._call)
+            got = assembly.answer()
+        except StreamRefused as refused:
+            self._add("coupled", self._judge.compare("stream", refused.failure, STREAM, own))
+            if own is not UNKNOWN:
+                self._add("stream", [Finding(f"as the engine streamed it: {refused}")])
+            return
+        self._add("coupled", self._judge.compare("stream", got, STREAM, own))
+        self._judge_stream(assembly, got, own, "as the engine streamed it")
+
+    def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
+        """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
+        name = f"{size} tokens a chunk" if isinstance(size, int) else "random chunks"
+        call = {2: self._call_twice, 3: self._call_minimal}.get(
+            size if isinstance(size, int) else 0, self._call
+        )
+        positions = range(len(generate["choices"]))
+        events = [event for at in positions for event in chunking.events(generate, at, size)]
+        try:
+            assembly = self._stream([*events, chunking.usage_event(generate)], call)
+        except StreamRefused as refused:
+            if own is not UNKNOWN:
+                self._add("stream", [Finding(f"{name}: {refused}")])
+            return
+        self._judge_stream(assembly, assembly.answer(), own, name)
+
+    def _judge_stream(self, assembly: Assembly, got: Json, own: Any, name: str) -> None:
+        self._add("order", [Finding(f"{name}: {fault}") for fault in assembly.faults])
+        if own is UNKNOWN:
+            self._add("stream", [Finding(f"{name}: the batch call of the same answer failed")])
+            return
+        for difference in differences(own, got, OWN):
+            what = f"{show(difference.path)}: batch {brief(difference.want)}, stream {brief(difference.got)}"
+            self._add("stream", [Finding(f"{name}: {what}")])
+
+    def _hop(self, events: list[Json]) -> None:
+        """Streams that the reference's derender began, with the states that it made."""
+        recorded = self._recording.derender_stream or {}
+        chunks = recorded.get("chunks", [])
+        if not chunks or "stream_state" not in chunks[0] or len(chunks) != len(events):
+            return
+        self._found["hop"] = []
+        want = assembled(chunks)
+        if any(differences(want, self._stream(events, self._call).answer(), STREAM)):
+            return  # answered otherwise from the start: `coupled` judges that
+        positions = range(len(events) - 1)
+        for last in sorted(self._random.sample(positions, min(len(positions), 6))):
+            states = {
+                _index(event): chunks[at]["stream_state"] for at, event in enumerate(events[: last + 1])
+            }
+            assembly = Assembly()
+            for chunk in chunks[: last + 1]:
+                assembly.add(chunk["chunk"])
+            try:
+                self._stream(events[last + 1 :], self._call, assembly, states)
+            except StreamRefused as refused:
+                self._add("hop", [Finding(f"after event {last}: {refused}")])
+                continue
+            for difference in differences(want, assembly.answer(), STREAM):
+                what = (
+                    f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
+                )
+                self._add("hop", [Finding(f"after event {last}: {what}")])
+
+    def _stream(
+        self,
+        events: list[Json],
+        call: Callable[[Json], StreamAnswer],
+        assembly: Assembly | None = None,
+        states: dict[int, Any] | None = None,
+    ) -> Assembly:
+        """All events through derender, one call each, a state per choice. StreamRefused when a call fails."""
+        assembly = assembly or Assembly()
+        states = states if states is not None else {}
+        ids = self._recording.prompt_token_ids
+        ids = ids if self._chat else ids[0]
+        for event in events:
+            answer = call(
+                {
+                    "stream": True,
+                    "model": self._model,
+                    "generate_chunk": event,
+                    "stream_state": states.get(_index(event)),
+                    "prompt_tokens": len(ids),
+                    "prompt_token_ids": ids,
+                    self._request_key: self._request,
+                }
+            )
+            states[_index(event)] = answer.stream_state
+            assembly.add(answer.chunk)
+        return assembly
+
+    def _call(self, body: Json) -> StreamAnswer:
+        return self._answer(self._server.client.post(self._path, body))
+
+    def _call_minimal(self, body: Json) -> StreamAnswer:
+        """Without what the state carries already, where the server's state is of that kind."""
+        state = body["stream_state"]
+        if state is not None and b'"parser_state":"' in bytes(state):
+            body = {
+                key: value
+                for key, value in body.items()
+                if key not in ("prompt_token_ids", self._request_key)
+            }
+        return self._call(body)
+
+    def _call_twice(self, body: Json) -> StreamAnswer:
+        """The same bytes again: the same bytes back. Only a first call may see the clock move."""
+        encoded = msgspec.Raw(msgspec.json.encode(body))
+        answers = [self._server.client.post(self._path, encoded) for _ in range(2)]
+        while answers[-1].body != answers[-2].body and body["stream_state"] is None and len(answers) < 4:
+            answers.append(self._server.client.post(self._path, encoded))
+        if answers[-1].body != answers[-2].body:
+            self._found.setdefault("repeat", []).append(Finding("stream: the same call gave another answer"))
+        return self._answer(answers[-1])
+
+    def _answer(self, answer: Answer) -> StreamAnswer:
+        if answer.status != 200:
+            raise StreamRefused(answer)
+        return _decode_answer(answer.body)
+
+
+def _index(event: Json) -> int:
+    """The choice that an event belongs to; one without choices goes with the first."""
+    return int(event["choices"][0]["index"]) if event["choices"] else 0
+
+
+def _tokens(event: Json) -> int:
+    return sum(len(choice["token_ids"] or []) for choice in event["choices"])

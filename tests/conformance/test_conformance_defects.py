@@ -1,0 +1,150 @@
+"""Each defect: a recorded value that shows it, and one that does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from renderd.conformance.cases import Case, Recording
+from renderd.conformance.defects import DEFECTS, UNKNOWN, Evidence, superset
+from renderd.conformance.paths import get, parse
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "days": {"type": "integer"},
+                    "place": {"$ref": "#/$defs/place"},
+                    "any": {},
+                },
+                "$defs": {"place": {"anyOf": [{"type": "object"}, {"type": "null"}]}},
+            },
+        },
+    }
+]
+NAMED = {"type": "function", "function": {"name": "get"}}
+
+
+def calls(*arguments: str, name: str = "get") -> list[Any]:
+    return [
+        {"id": "c", "type": "function", "function": {"name": name, "arguments": one}} for one in arguments
+    ]
+
+
+def choice(finish: str = "stop", **message: Any) -> Any:
+    return {"choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}]}
+
+
+def evidence(
+    field: str, output: str, recorded: Any, ours: Any = UNKNOWN, where: str = "batch", **request: Any
+) -> Evidence:
+    case = Case("s/c", "s", "chat", {"tools": TOOLS, **request}, {"text": output})
+    recording = Recording("s/c", batch=recorded)
+    path = parse(field)
+    return Evidence(case, recording, where, recorded, path, get(recorded, path), ours)
+
+
+CONTENT = "choices[0].message.content"
+REASONING = "choices[0].message.reasoning"
+CALLS = "choices[0].message.tool_calls"
+FINISH = "choices[0].finish_reason"
+COUNT = "usage.completion_tokens_details.reasoning_tokens"
+
+
+def counted(tokens: int, **message: Any) -> Any:
+    return choice(**message) | {"usage": {"completion_tokens_details": {"reasoning_tokens": tokens}}}
+
+
+SHOWN = [
+    ("text_lost", evidence(CONTENT, "a <b> c", choice(content="a"), "a <b> c")),
+    ("text_lost", evidence(CALLS, '{"x": "Par', choice(content=None), calls('{"x": "Par'))),
+    ("text_repeated", evidence(CONTENT, "one", choice(content="one one"))),
+    ("text_altered", evidence(CONTENT, "naïve", choice(content="na?ve"), "naïve")),
+    ("whitespace_lost", evidence(CONTENT, "\n\na b", choice(content="a b"), "\n\na b")),
+    ("whitespace_lost", evidence(CONTENT, "<t>\n\n", choice(content=None), "\n\n")),
+    ("text_misplaced", evidence(CONTENT, "hi", choice(content=None, reasoning="hi"), "hi")),
+    ("markup_in_content", evidence(CONTENT, "a<tool>", choice(content="a<tool>"), "a")),
+    ("markup_dropped", evidence(CONTENT, "a<tool>b", choice(content="ab"), "a<tool>b")),
+    ("invalid_json_arguments", evidence(CALLS, "", choice(tool_calls=calls('{"x": NaN}')))),
+    ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"days": "3"}')))),
+    ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"place": "{}"}')))),
+    ("unknown_tool", evidence(CALLS, "", choice(tool_calls=calls("{}", name="other")))),
+    ("finish_contradicts_calls", evidence(FINISH, "", choice("tool_calls"))),
+    ("finish_contradicts_calls", evidence(FINISH, "", choice("stop", tool_calls=calls("{}")))),
+    ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
+    ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning=None))),
+    ("server_error", evidence("status", "", {"status": 500}, 400, "error")),
+]
+NOT_SHOWN = [
+    ("text_lost", evidence(CONTENT, "a b", choice(content=None, reasoning="b a"), "a b")),
+    ("text_lost", evidence(CONTENT, "a", choice(content="a"), "a and more")),
+    ("text_lost", evidence(CONTENT, "a b", choice(content="a"))),
+    ("text_repeated", evidence(CONTENT, "one one", choice(content="one one"))),
+    ("text_altered", evidence(CONTENT, "naïve", choice(content="na"), "naïve")),
+    ("text_altered", evidence(CONTENT, "naïve", choice(content="na?ve"), "naive")),
+    ("whitespace_lost", evidence(CONTENT, "a b", choice(content="a"), "a b")),
+    ("text_misplaced", evidence(CONTENT, "hi", choice(content="hi", reasoning="ho"), "hi")),
+    ("markup_in_content", evidence(CONTENT, "a <tool>", choice(content="a <tool>"), "a <tool>")),
+    ("markup_dropped", evidence(CONTENT, "a<tool>b", choice(content="a<tool>b"), "a<tool>b")),
+    ("invalid_json_arguments", evidence(CALLS, "", choice(tool_calls=calls('{"x": 1}')))),
+    ("invalid_json_arguments", evidence(CALLS, "", choice())),
+    ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"days": 3, "any": "x"}')))),
+    ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"place": null}')))),
+    ("unknown_tool", evidence(CALLS, "", choice(tool_calls=calls("{}")))),
+    ("finish_contradicts_calls", evidence(FINISH, "", choice("length", tool_calls=calls("{}")))),
+    (
+        "finish_contradicts_calls",
+        evidence(FINISH, "", choice("stop", tool_calls=calls("{}")), tool_choice=NAMED),
+    ),
+    ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning="hm"))),
+    ("server_error", evidence("status", "", {"status": 400}, 200, "error")),
+    ("batch_differs_from_stream", evidence(CONTENT, "", choice(content="a"), "b")),
+]
+
+
+@pytest.mark.parametrize(("name", "shown"), SHOWN, ids=lambda value: value if isinstance(value, str) else "")
+def test_shown(name: str, shown: Evidence) -> None:
+    assert DEFECTS[name](shown) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), NOT_SHOWN, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_not_shown(name: str, shown: Evidence) -> None:
+    assert isinstance(DEFECTS[name](shown), str)
+
+
+def test_every_defect_has_an_example() -> None:
+    assert {name for name, _ in SHOWN} | {"stream_differs_from_batch", "batch_differs_from_stream"} == set(
+        DEFECTS
+    )
+
+
+def test_stream_and_batch_differ() -> None:
+    delta = {"role": "assistant", "content": "other"}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1}
+    stream = [chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}]
+    case = Case("s/c", "s", "chat", {}, {"text": "one"})
+    recording = Recording("s/c", batch=choice(content="one"), stream=json.loads(json.dumps(stream)))
+    for name, where in (("stream_differs_from_batch", "stream"), ("batch_differs_from_stream", "batch")):
+        for field, differs in ((CONTENT, True), (REASONING, False), (FINISH, False)):
+            view, path = recording.view(where), parse(field)
+            shown = DEFECTS[name](Evidence(case, recording, where, view, path, get(view, path), UNKNOWN))
+            assert (shown is None) == differs
+
+
+def test_superset() -> None:
+    assert superset(evidence("system_fingerprint", "", {"system_fingerprint": None}, "fp")) is None
+    assert superset(evidence("usage.details", "", {"usage": {}}, 3)) is None
+    assert superset(evidence("system_fingerprint", "", {"system_fingerprint": "fp"}, "other"))
+    assert superset(evidence("system_fingerprint", "", {"system_fingerprint": None}, None))
+    assert superset(evidence("status", "", {"status": 400}, 200, "error")) is None
+    assert superset(evidence("status", "", {"status": 400}, 404, "error"))
+    assert superset(evidence("status", "", {"status": 200}, 400, "error"))
+    assert superset(evidence("message", "", {"status": 400, "message": "a"}, "b", "error"))

@@ -1,0 +1,136 @@
+"""Paths, comparison, chunking and putting streams together."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from renderd.conformance import chunking
+from renderd.conformance.assemble import Assembly, outline
+from renderd.conformance.compare import Rules, differences, identifier, text
+from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
+
+
+def test_paths() -> None:
+    path = parse("choices[0].message.tool_calls[12]")
+    assert path == ("choices", 0, "message", "tool_calls", 12)
+    assert parse(show(path)) == path
+    assert parse("[*].*") == ("*", "*")
+    value = {"choices": [{"a": 1}, {"a": 2, "b": 3}]}
+    assert get(value, ("choices", 1, "b")) == 3
+    assert get(value, ("choices", 2)) is get(value, ("choices", "x")) is ABSENT
+    assert find(value, parse("choices[*].b")) == [("choices", 0, "b"), ("choices", 1, "b")]
+    assert covers(parse("choices[*]"), ("choices", 0, "a"))
+    assert not covers(parse("choices[1]"), ("choices", 0, "a"))
+    for wrong in ("a[", "a[x]", "a]"):
+        with pytest.raises(ValueError, match="is no path"):
+            parse(wrong)
+
+
+def found(want: Any, got: Any, **rules: Any) -> list[str]:
+    return [show(one.path) for one in differences(want, got, Rules(rules, absent_is_null=False))]
+
+
+def test_differences() -> None:
+    assert found({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) == []
+    assert found({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3, "c": 4}]}) == ["a[1].b", "a[1].c"]
+    assert found({"a": [1]}, {"a": [1, 2]}) == ["a"]
+    assert found({"a": None}, {}) == ["a"]
+    assert found(1, True) == [""]
+    assert found(1, 1.0) == []
+    assert found({"a": ""}, {"a": None}, a=text) == []
+    assert not list(differences({"a": None}, {}, Rules({}, absent_is_null=True)))
+
+
+def test_random_ids_are_equal_by_shape() -> None:
+    assert identifier("chatcmpl-tool-8123456789abcdef", "chatcmpl-tool-af23456789abcde0")
+    assert identifier("cmpl-8123456789abcdef-1", "cmpl-9123456789abcdef-1")
+    assert not identifier("cmpl-8123456789abcdef-1", "cmpl-9123456789abcdef-2")
+    assert not identifier("chatcmpl-8123456789abcdef", "cmpl-8123456789abcdef")
+    assert not identifier("functions.get:0", "functions.get:1")
+
+
+@given(st.integers(0, 40), st.one_of(st.integers(1, 9), st.integers().map(random.Random)))
+def test_chunks_carry_every_token_once(count: int, size: Any) -> None:
+    logprobs = {"content": [{"token_id": token} for token in range(count)]}
+    choice = {"index": 1, "token_ids": list(range(count)), "finish_reason": "length", "logprobs": logprobs}
+    events = chunking.events({"request_id": "r", "choices": [choice], "prompt_token_ids": [7]}, 0, size)
+    parts = [event["choices"][0] for event in events]
+    assert [token for part in parts for token in part["token_ids"]] == list(range(count))
+    assert [one for part in parts for one in part["logprobs"]["content"]] == logprobs["content"]
+    assert [part["finish_reason"] for part in parts] == [None] * (len(parts) - 1) + ["length"]
+    assert [event.get("prompt_token_ids") for event in events] == [[7]] + [None] * (len(parts) - 1)
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
+    return {"id": "x", "object": "chat.completion.chunk", "created": 1, "choices": [choice]}
+
+
+def call(index: int, **function: Any) -> dict[str, Any]:
+    head = {"id": f"c{index}", "type": "function"} if "name" in function else {}
+    return {"tool_calls": [{"index": index, **head, "function": function}]}
+
+
+START = chunk({"role": "assistant", "content": ""})
+END = chunk({}, "stop")
+
+
+def assemble(*chunks: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    assembly = Assembly()
+    for one in chunks:
+        assembly.add(one)
+    answer = assembly.answer()
+    return answer["choices"][0] if answer["choices"] else {}, assembly.faults
+
+
+def test_a_stream_is_put_together() -> None:
+    answer, faults = assemble(
+        START,
+        chunk({"reasoning": "a"}),
+        chunk({"reasoning": "b"}, logprobs={"content": [1]}, token_ids=[5]),
+        chunk({"content": "c"}, logprobs={"content": [2]}, token_ids=[6]),
+        chunk(call(0, name="f")),
+        chunk(call(0, arguments="{")),
+        chunk(call(0, arguments="}")),
+        chunk(call(1, name="g", arguments="1")),
+        chunk({}, "tool_calls", stop_reason=7),
+    )
+    assert faults == []
+    batch_calls = [
+        {"id": "c0", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+        {"id": "c1", "type": "function", "function": {"name": "g", "arguments": "1"}},
+    ]
+    message = {"role": "assistant", "content": "c", "reasoning": "ab", "tool_calls": batch_calls}
+    batch = {"index": 0, "message": message, "finish_reason": "tool_calls", "stop_reason": 7}
+    batch |= {"logprobs": {"content": [1, 2]}, "token_ids": [5, 6]}
+    assert answer == outline({"choices": [batch]})["choices"][0]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "fault"),
+    [
+        ([chunk({"content": "x"}), END], "no role on the first chunk"),
+        ([START, START, END], "role came again"),
+        ([START], "never finished"),
+        ([START, END, chunk({"content": "x"})], "news after the finish"),
+        ([START, chunk(call(0, arguments="{")), END], "call 0 starts without id, type or name"),
+        ([START, chunk(call(1, name="f")), END], "call 1 spoken of when 0 calls had started"),
+        (
+            [START, chunk(call(0, name="f")), chunk(call(1, name="g")), chunk(call(0, arguments="x")), END],
+            "call 0 spoken of when 2 calls had started",
+        ),
+        ([START, chunk(call(0, name="f")), chunk(call(0, name="f")), END], "call 0 started twice"),
+    ],
+)
+def test_faults_of_order(chunks: list[dict[str, Any]], fault: str) -> None:
+    assert f"choice 0: {fault}" in assemble(*chunks)[1]
+
+
+def test_faults_of_the_envelope() -> None:
+    assert assemble(START, END | {"id": "y"})[1] == ["id changed from 'x' to 'y'"]
+    assert assemble(START, END | {"object": "chat"})[1] == ["object is 'chat'"]
