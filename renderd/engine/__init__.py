@@ -1,0 +1,5 @@
+"""Tokens-only engines: a client of theirs, and a scripted one for tests and demonstrations.
+
+client.py speaks to any server of `/inference/v1/generate`. The rest is the scripted engine: request.py checks
+what it is asked, script.py says which tokens it answers, generation.py runs them, app.py answers over HTTP.
+"""
