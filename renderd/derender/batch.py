@@ -1,0 +1,176 @@
+"""Finished answers: the machine of the streams, fed once and told that it was all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from parsers.events import Event
+from renderd.derender import checks
+from renderd.derender.choice import ChoiceDecoder
+from renderd.derender.context import Context
+from renderd.derender.ids import CallIds
+from renderd.derender.message import finish_reason_of, message_of, text_of
+from renderd.derender.requests import read_chat_request, read_completion_request
+from renderd.derender.setup import Setup
+from renderd.derender.stops import StopSearch, drop_stop_token
+from renderd.wire.answers import ChatChoice, ChatCompletion, Completion, CompletionChoice
+from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest
+from renderd.wire.errors import bad_request
+from renderd.wire.generate import GenerateChoice, GenerateResponse, GenerateUsage
+
+
+class Decoded(NamedTuple):
+    """A choice read to its end. `stop_reason` is the one to report."""
+
+    events: list[Event]
+    stop_reason: int | str | None
+    reasoning_tokens: int
+
+
+class BatchDerenderer:
+    """Derenders finished answers. Raises ApiError."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def chat(self, body: DerenderChatRequest) -> ChatCompletion:
+        """The chat.completion of a finished answer."""
+        setup, response = self._setup, body.generate_response
+        request = read_chat_request(body.chat_request, "body.DerenderChatRequest.chat_request")
+        model = setup.model_name(body.model)
+        checks.check_response(setup, response, body.prompt_token_ids)
+        if setup.family is not None and request is None:
+            raise bad_request(checks.REQUEST_NEEDED)
+        for choice in response.choices:
+            if not choice.token_ids:
+                raise bad_request(f"choice {choice.index} has empty or null token_ids")
+        known = response.prompt_token_ids
+        known = body.prompt_token_ids if known is None else known
+        verdict = setup.prompt_verdict(request, known) if request else "unknown"
+        context = setup.chat_context(request, verdict)
+        seed = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
+        choices, reasoning_tokens = [], 0
+        for choice in response.choices:
+            decoded = self._decode(choice, context, seed or ())
+            reasoning_tokens += decoded.reasoning_tokens
+            choices.append(self._chat_choice(choice, decoded, context, response.request_id))
+        usage = _usage(body.prompt_tokens or 0, [response])
+        if setup.family is not None and setup.family.has_reasoning:
+            usage.completion_tokens_details = {"reasoning_tokens": reasoning_tokens}
+        return ChatCompletion(
+            id=response.request_id,
+            created=setup.now(),
+            model=model,
+            choices=choices,
+            usage=usage,
+            prompt_logprobs=response.prompt_logprobs,
+            prompt_token_ids=response.prompt_token_ids if context.return_token_ids else None,
+            kv_transfer_params=response.kv_transfer_params,
+            metrics=response.metrics,
+        )
+
+    def completion(self, body: DerenderCompletionRequest) -> Completion:
+        """The text_completion of finished answers, one a prompt."""
+        setup, responses = self._setup, body.generate_responses
+        loc = "body.DerenderCompletionRequest.completion_request"
+        context = setup.completion_context(read_completion_request(body.completion_request, loc))
+        model = setup.model_name(body.model)
+        self._check_responses(body)
+        prompts = body.prompt_token_ids or [None] * len(responses)
+        choices: list[CompletionChoice] = []
+        for response, prompt in zip(responses, prompts, strict=True):
+            seed = prompt if prompt is not None else response.prompt_token_ids
+            for choice in response.choices:
+                decoded = self._decode(choice, context, seed or ())
+                shown = self._completion_choice(choice, decoded, context, len(choices))
+                shown.prompt_token_ids = response.prompt_token_ids if context.return_token_ids else None
+                choices.append(shown)
+        first = responses[0].kv_transfer_params
+        return Completion(
+            id=responses[0].request_id,
+            created=setup.now(),
+            model=model,
+            choices=choices,
+            usage=_usage(sum(body.prompt_tokens or ()), responses),
+            kv_transfer_params=first if all(r.kv_transfer_params == first for r in responses) else None,
+            metrics=responses[0].metrics if len(responses) == 1 else None,
+        )
+
+    def _check_responses(self, body: DerenderCompletionRequest) -> None:
+        setup, responses = self._setup, body.generate_responses
+        if not responses:
+            raise bad_request("generate_responses must not be empty")
+        if len(responses) > setup.options.max_n:
+            raise bad_request(
+                f"generate_responses count ({len(responses)}) exceeds server maximum "
+                f"({setup.options.max_n}). Set VLLM_MAX_N_SEQUENCES to increase this limit."
+            )
+        prompts = body.prompt_token_ids or [None] * len(responses)
+        for response, prompt in zip(responses, prompts, strict=True):
+            checks.check_response(setup, response, prompt)
+        for response in responses:
+            for choice in response.choices:
+                if not choice.token_ids:
+                    raise bad_request(
+                        f"choice {choice.index} in response {response.request_id} has empty or null token_ids"
+                    )
+
+    def _decode(self, choice: GenerateChoice, context: Context, seed: Sequence[int]) -> Decoded:
+        setup = self._setup
+        reason = choice.finish_reason or "stop"  # a finished answer without a reason has stopped
+        end = drop_stop_token(
+            choice.token_ids or (),
+            reason,
+            choice.stop_reason,
+            context,
+            setup.model.tokenizer.eos_token_id,
+            setup.model.eos_token_ids,
+        )
+        stops: list[str] = []
+        if reason == "stop" and not isinstance(end.stop_reason, int):
+            stops = [end.stop_reason] if isinstance(end.stop_reason, str) else context.stop
+        search = StopSearch(stops, min_tokens=context.min_tokens, include=context.include_stop)
+        detokenizer = setup.detokenizer(context)
+        machine = setup.machine(context.parser) if context.parser else None
+        decoder = ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine)
+        events = decoder.feed(end.text_ids, tokens_before=0, final=True)
+        setup.report(events)
+        stop_reason = search.matched if search.matched is not None else end.stop_reason
+        return Decoded(events, stop_reason, decoder.reasoning_tokens)
+
+    def _chat_choice(
+        self, choice: GenerateChoice, decoded: Decoded, context: Context, request_id: str
+    ) -> ChatChoice:
+        message = message_of(decoded.events, context, CallIds(request_id, choice.index, context.first_call))
+        logprobs = self._setup.logprobs.chat(choice.logprobs, context.candidates, ())
+        return ChatChoice(
+            index=choice.index,
+            message=message,
+            logprobs=None if context.hidden else logprobs,
+            finish_reason=finish_reason_of(
+                choice.finish_reason or "stop", context, message.tool_calls is not UNSET
+            ),
+            stop_reason=decoded.stop_reason,
+            token_ids=choice.token_ids if context.return_token_ids and not context.hidden else None,
+        )
+
+    def _completion_choice(
+        self, choice: GenerateChoice, decoded: Decoded, context: Context, index: int
+    ) -> CompletionChoice:
+        return CompletionChoice(
+            index=index,
+            text=text_of(decoded.events),
+            logprobs=self._setup.logprobs.completion(choice.logprobs, context.candidates, ()),
+            finish_reason=choice.finish_reason,
+            stop_reason=decoded.stop_reason,
+            token_ids=choice.token_ids if context.return_token_ids else None,
+            prompt_token_ids=None,
+        )
+
+
+def _usage(prompt_tokens: int, responses: Sequence[GenerateResponse]) -> GenerateUsage:
+    completion = sum(len(choice.token_ids or ()) for r in responses for choice in r.choices)
+    return GenerateUsage(prompt_tokens, prompt_tokens + completion, completion)

@@ -1,0 +1,61 @@
+"""One choice: its token ids in, events out. Batch feeds all ids at once, a stream those of each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from parsers import Machine
+from parsers.events import Content, Event
+from renderd.derender.detokenizer import Detokenizer, Lexeme, Rest, Window
+from renderd.derender.stops import StopSearch
+
+
+class ChoiceDecoder:
+    """Detokenizer, stop search and parser in a row.
+
+    Attributes:
+        window: where the detokenizer is.
+        search: where the stop search is.
+        machine: the parser, None for plain text.
+        uncounted: how often the machine took the rest of a token for one more reasoning token.
+    """
+
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        window: Window,
+        search: StopSearch,
+        machine: Machine | None = None,
+        uncounted: int = 0,
+    ) -> None:
+        self._detokenizer = detokenizer
+        self.window = window
+        self.search = search
+        self.machine = machine
+        self.uncounted = uncounted
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens so far that are reasoning (contract F.2)."""
+        return self.machine.reasoning_tokens - self.uncounted if self.machine else 0
+
+    def feed(self, token_ids: Sequence[int], *, tokens_before: int, final: bool) -> list[Event]:
+        """What the next ids say. `tokens_before`: ids fed so far; `final`: there are no more."""
+        lexemes = self._detokenizer.read(self.window, token_ids)
+        lexemes = self.search.feed(lexemes, tokens_before=tokens_before, final=final)
+        if self.machine is None:
+            return [Content("".join(lexemes))]
+        events = self._parse(self.machine, lexemes)
+        if final or self.search.matched is not None:
+            events += self.machine.finish()
+        return events
+
+    def _parse(self, machine: Machine, lexemes: list[Lexeme]) -> list[Event]:
+        events: list[Event] = []
+        for rest, group in groupby(lexemes, lambda lexeme: isinstance(lexeme, Rest)):
+            counted = machine.reasoning_tokens
+            events += machine.feed(group)
+            if rest:
+                self.uncounted += machine.reasoning_tokens - counted
+        return events

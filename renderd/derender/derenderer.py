@@ -1,0 +1,64 @@
+"""Bytes in, bytes out: the two derender routes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from parsers import Family
+from renderd.derender.batch import BatchDerenderer
+from renderd.derender.setup import AnomalyCallback, DerenderOptions, Setup
+from renderd.derender.stream import StreamDerenderer
+from renderd.model import Model
+from renderd.wire.derender import (
+    DerenderChatRequest,
+    DerenderCompletionRequest,
+    decode_chat,
+    decode_completion,
+)
+from renderd.wire.errors import bad_request
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Derenderer:
+    """Turns a tokens-only engine's answers into OpenAI answers. Safe to call from several threads.
+
+    `family` is None when no parser is configured. `on_anomaly` is told the kind and the number of characters
+    of output that belongs to no part of a message. `clock` gives Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        family: Family | None,
+        options: DerenderOptions,
+        on_anomaly: AnomalyCallback | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        setup = Setup(model, family, options, on_anomaly, clock)
+        self._batch = BatchDerenderer(setup)
+        self._stream = StreamDerenderer(setup)
+
+    def chat(self, body: bytes) -> bytes:
+        """`/v1/chat/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
+        request = decode_chat(body)
+        if isinstance(request, DerenderChatRequest):
+            return _encode(self._batch.chat(request))
+        return _encode(self._stream.chat(request))
+
+    def completion(self, body: bytes) -> bytes:
+        """`/v1/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
+        request = decode_completion(body)
+        if isinstance(request, DerenderCompletionRequest):
+            return _encode(self._batch.completion(request))
+        return _encode(self._stream.completion(request))
+
+
+def _encode(answer: msgspec.Struct) -> bytes:
+    try:
+        return _ENCODER.encode(answer)
+    except UnicodeEncodeError:  # lone surrogates, which JSON may escape and UTF-8 cannot say
+        raise bad_request("the body holds text that is not valid Unicode") from None

@@ -1,0 +1,135 @@
+"""What `parser_state` holds of one choice, and the snapshots kept for clients that drop it."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from cachetools import LRUCache
+
+from parsers import PromptVerdict
+from parsers.events import Marker, Special
+from renderd.derender.choice import ChoiceDecoder
+from renderd.derender.context import Context
+from renderd.derender.detokenizer import Lexeme, Rest, Window
+from renderd.wire.state import pack, unpack
+
+MAX_CONTEXT_BYTES = 8192
+"""A larger context stays with the client: the state holds its digest."""
+
+CACHE_BYTES = 64 * 1024 * 1024
+"""Of each cache of a process."""
+
+T = TypeVar("T")
+
+_KINDS: tuple[type[str], ...] = (str, Marker, Special, Rest)
+
+
+class Memory(msgspec.Struct, array_like=True):
+    """The content of `parser_state`.
+
+    Attributes:
+        made_by: route and parsers of the server that made it.
+        created: Unix time of the first chunk.
+        verdict: what the prompt said of the reasoning section.
+        context: the compiled request, None if it is too large to travel.
+        digest: of a context that does not travel, else empty.
+        prompt_tokens, tokens: lengths of prompt and output so far.
+        ended: the answer is over; ids that come later add nothing.
+        held: lexemes that may begin a stop string, each with the number of its kind.
+        window, snapshot: detokenizer and parser, of a parsed stream that has not ended.
+        uncounted, reasoning_tokens: see ChoiceDecoder.
+        origin: digest of request and prompt where snapshots are kept, else empty.
+    """
+
+    made_by: str
+    created: int
+    verdict: PromptVerdict = "unknown"
+    context: Context | None = None
+    digest: bytes = b""
+    prompt_tokens: int = 0
+    tokens: int = 0
+    ended: bool = False
+    held: list[tuple[int, str]] = []
+    window: Window | None = None
+    snapshot: Any = None
+    uncounted: int = 0
+    reasoning_tokens: int = 0
+    origin: bytes = b""
+
+    def save(self, decoder: ChoiceDecoder) -> None:
+        """Note where a decoder is."""
+        self.held = [(_KINDS.index(type(lexeme)), str(lexeme)) for lexeme in decoder.search.held]
+        if decoder.machine is not None:
+            self.window = decoder.window
+            self.snapshot = None if self.ended else decoder.machine.snapshot()
+            self.uncounted = decoder.uncounted
+            self.reasoning_tokens = decoder.reasoning_tokens
+
+    def held_lexemes(self) -> list[Lexeme]:
+        """The lexemes kept. Raises ValueError if a kind is unknown."""
+        if not all(0 <= kind < len(_KINDS) for kind, _ in self.held):
+            raise ValueError("parser_state is malformed")
+        return [_KINDS[kind](text) for kind, text in self.held]
+
+    def write(self) -> str:
+        """As `parser_state`."""
+        return pack(self)
+
+
+_DECODER = msgspec.msgpack.Decoder(Memory)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def read_memory(text: str, made_by: str) -> Memory:
+    """What a `parser_state` says. Raises ValueError if it is not one, or that of a server of another kind."""
+    memory = unpack(text, _DECODER)
+    if memory.made_by != made_by:
+        raise ValueError(f"it was made by a server or route with other parsers ({memory.made_by})")
+    return memory
+
+
+def travels(context: Context) -> tuple[bytes, int]:
+    """Digest of a context that is too large to travel, empty for one that does; and its size in bytes."""
+    encoded = _ENCODER.encode(context)
+    digest = hashlib.blake2b(encoded, digest_size=16).digest() if len(encoded) > MAX_CONTEXT_BYTES else b""
+    return digest, len(encoded)
+
+
+def origin_digest(*parts: bytes) -> bytes:
+    """Digest of what a stream came from."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def history_digest(origin: bytes, token_ids: Sequence[int], chunk_lens: Sequence[int]) -> bytes:
+    """Digest of a stream's origin and history. Raises OverflowError for ids that no tokenizer has."""
+    return origin_digest(origin, array("q", token_ids).tobytes(), array("q", chunk_lens).tobytes())
+
+
+class SharedCache(Generic[T]):
+    """A cache for threads, bounded in bytes; reading takes nothing out."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._items: LRUCache[bytes, tuple[T, int]] = LRUCache(max_bytes, getsizeof=lambda item: item[1])
+        self._lock = Lock()
+
+    def get(self, key: bytes) -> T | None:
+        """What was put under the key, if it is still there."""
+        with self._lock:
+            item = self._items.get(key)
+        return None if item is None else item[0]
+
+    def put(self, key: bytes, value: T, size: int) -> None:
+        """Keep a value of about `size` bytes, if it fits at all."""
+        if size <= self._max_bytes:
+            with self._lock:
+                self._items[key] = (value, size)

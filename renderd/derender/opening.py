@@ -1,0 +1,276 @@
+"""Where a stream stands when its next event comes: read from the state, or worked out from the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Raw
+
+from parsers import PromptVerdict
+from parsers.events import CallArguments, CallStart, Event
+from renderd.derender import checks
+from renderd.derender.choice import ChoiceDecoder
+from renderd.derender.context import Context
+from renderd.derender.detokenizer import Window
+from renderd.derender.memory import (
+    Memory,
+    SharedCache,
+    history_digest,
+    origin_digest,
+    read_memory,
+    travels,
+)
+from renderd.derender.requests import read_chat_request, read_completion_request
+from renderd.derender.setup import Setup
+from renderd.derender.stops import StopSearch
+from renderd.wire.derender import (
+    DerenderChatStreamRequest,
+    DerenderCompletionStreamRequest,
+    PromptIds,
+    decode_field,
+)
+from renderd.wire.errors import bad_request
+from renderd.wire.generate import GenerateChunk
+from renderd.wire.state import DerenderStreamState
+
+_CHAT = "body.DerenderChatStreamRequest"
+_COMPLETION = "body.DerenderCompletionStreamRequest"
+
+
+@dataclass
+class Stream:
+    """A stream between two events.
+
+    Attributes:
+        model: what answers call the model.
+        state: the next state, as far as it is known.
+        memory: what goes into its `parser_state`.
+        context: the compiled request.
+        decoder: ready for the next ids.
+        missed: what the history said but no client has heard.
+        keeps_history: the state carries the history.
+    """
+
+    model: str
+    state: DerenderStreamState
+    memory: Memory
+    context: Context
+    decoder: ChoiceDecoder
+    missed: Sequence[Event] = ()
+    keeps_history: bool = False
+
+
+class Opening:
+    """Opens streams; holds the caches of a process. Raises ApiError, or ValueError for a bad state."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._contexts: SharedCache[Context] = SharedCache()
+        self._snapshots: SharedCache[tuple[str, Sequence[Event]]] = SharedCache()
+
+    def chat(self, body: DerenderChatStreamRequest) -> Stream:
+        """A chat stream at this event."""
+        setup, state = self._setup, body.stream_state
+        made_by = f"chat {setup.parsers}"
+        if state is not None and state.parser_state is not None:
+            model = setup.model_name(body.model)
+            memory = read_memory(state.parser_state, made_by)
+            verdict = memory.verdict
+            context = self._context(
+                memory,
+                body.chat_request,
+                lambda raw: setup.chat_context(read_chat_request(raw, f"{_CHAT}.chat_request"), verdict),
+            )
+            self._check_chunk(body.generate_chunk, memory)
+            return self._stream(model, state, memory, context)
+        request = read_chat_request(body.chat_request, f"{_CHAT}.chat_request")
+        prompt = _read_prompt(body.prompt_token_ids, _CHAT)
+        model = setup.model_name(body.model)
+        if setup.family is None:
+            context = setup.chat_context(request, "unknown")
+            memory = self._begin(made_by, context, "unknown", prompt)
+            self._check_chunk(body.generate_chunk, memory)
+            _check_plain(state, context)
+            return self._plain(model, state, memory, context, prompt, body.generate_chunk)
+        if request is None:
+            raise bad_request(checks.REQUEST_NEEDED)
+        if prompt is None:
+            raise bad_request(checks.PROMPT_NEEDED)
+        verdict = setup.prompt_verdict(request, prompt)
+        context = setup.chat_context(request, verdict)
+        memory = self._begin(made_by, context, verdict, prompt)
+        memory.window = setup.detokenizer(context).seed(prompt)
+        state = state or DerenderStreamState()
+        history = len(state.output_token_ids)
+        self._check_chunk(body.generate_chunk, memory, history)
+        if setup.options.replayable or history:
+            given = [body.chat_request, body.prompt_token_ids]
+            memory.origin = origin_digest(
+                body.generate_chunk.request_id.encode("utf-8", "surrogatepass"),
+                *(bytes(part) if part is not None else b"" for part in given),
+            )
+        if history:
+            return self._replay(model, state, memory, context)
+        if state.logprob_context_token_ids:
+            raise bad_request(
+                "stream_state has lost its parser_state and holds no history to replay. Send stream_state "
+                "back unchanged, or start the server with --stream-state replayable."
+            )
+        return self._stream(model, state, memory, context)
+
+    def completion(self, body: DerenderCompletionStreamRequest) -> Stream:
+        """A completion stream at this event."""
+        setup, state = self._setup, body.stream_state
+        loc = f"{_COMPLETION}.completion_request"
+        if state is not None and state.parser_state is not None:
+            model = setup.model_name(body.model)
+            memory = read_memory(state.parser_state, "completion")
+            context = self._context(
+                memory,
+                body.completion_request,
+                lambda raw: setup.completion_context(read_completion_request(raw, loc)),
+            )
+            self._check_chunk(body.generate_chunk, memory)
+            return self._stream(model, state, memory, context)
+        context = setup.completion_context(read_completion_request(body.completion_request, loc))
+        prompt = _read_prompt(body.prompt_token_ids, _COMPLETION)
+        model = setup.model_name(body.model)
+        checks.check_prompt(setup, prompt)
+        memory = self._begin("completion", context, "unknown", prompt)
+        self._check_chunk(body.generate_chunk, memory)
+        _check_plain(state, context)
+        return self._plain(model, state, memory, context, prompt, body.generate_chunk)
+
+    def close(self, stream: Stream) -> DerenderStreamState:
+        """The state for the next event. With a history, it is found again without `parser_state`."""
+        text = stream.state.parser_state = stream.memory.write()
+        if stream.keeps_history and stream.memory.origin:
+            self._keep(stream.state, text, stream.memory.origin)
+        return stream.state
+
+    def _begin(
+        self, made_by: str, context: Context, verdict: PromptVerdict, prompt: Sequence[int] | None
+    ) -> Memory:
+        digest, size = travels(context)
+        if digest:
+            self._contexts.put(digest, context, size)
+        return Memory(
+            made_by,
+            self._setup.now(),
+            verdict,
+            None if digest else context,
+            digest,
+            prompt_tokens=len(prompt or ()),
+        )
+
+    def _context(self, memory: Memory, raw: Raw | None, compile: Callable[[Raw], Context]) -> Context:
+        """The compiled request of a stream that has begun."""
+        if memory.context is not None:
+            return memory.context
+        if raw is None:
+            raise bad_request(
+                "stream_state holds only a digest of this request, which is too large to travel in it: send "
+                "the request with every chunk."
+            )
+        context = self._contexts.get(memory.digest)
+        if context is None:
+            context = compile(raw)
+            digest, size = travels(context)
+            if digest != memory.digest:
+                raise bad_request("the request is not the one that this stream_state began with")
+            self._contexts.put(digest, context, size)
+        return context
+
+    def _check_chunk(self, chunk: GenerateChunk, memory: Memory, history: int = 0) -> None:
+        route = "chat" if memory.made_by.startswith("chat") else "completion"
+        if len(chunk.choices) > 1:
+            raise bad_request(
+                f"derender_{route}_stream expects at most one choice per chunk (got {len(chunk.choices)})."
+            )
+        delta = sum(len(choice.token_ids or ()) for choice in chunk.choices)
+        checks.check_total(self._setup, memory.prompt_tokens, memory.tokens + history, delta)
+
+    def _plain(
+        self,
+        model: str,
+        state: DerenderStreamState | None,
+        memory: Memory,
+        context: Context,
+        prompt: Sequence[int] | None,
+        chunk: GenerateChunk,
+    ) -> Stream:
+        """A plain stream without memory: its first event, or the window of a state that vLLM made."""
+        if state is None:
+            seed = prompt if prompt is not None else chunk.prompt_token_ids
+            window = self._setup.detokenizer(context).seed(seed or ())
+            state = DerenderStreamState(window.pieces, window.prefix, window.read)
+        return self._stream(model, state, memory, context)
+
+    def _stream(
+        self,
+        model: str,
+        state: DerenderStreamState,
+        memory: Memory,
+        context: Context,
+        missed: Sequence[Event] = (),
+    ) -> Stream:
+        setup = self._setup
+        machine = None
+        if context.parser is None:
+            window = Window(state.prev_tokens, state.prefix_offset, state.read_offset)
+        else:
+            if memory.window is None:
+                raise ValueError("parser_state is malformed")
+            window = memory.window
+            machine = setup.machine(context.parser, memory.snapshot)
+        search = StopSearch(
+            context.stop,
+            min_tokens=context.min_tokens,
+            include=context.include_stop,
+            held=memory.held_lexemes(),
+        )
+        decoder = ChoiceDecoder(setup.detokenizer(context), window, search, machine, memory.uncounted)
+        keeps_history = machine is not None and (setup.options.replayable or bool(state.output_token_ids))
+        return Stream(model, state, memory, context, decoder, missed, keeps_history)
+
+    def _replay(self, model: str, state: DerenderStreamState, memory: Memory, context: Context) -> Stream:
+        """A stream whose state has a history alone: vLLM made it, or the client dropped the rest."""
+        key = history_digest(memory.origin, state.output_token_ids, state.output_chunk_lens)
+        kept = self._snapshots.get(key)
+        if kept is not None:
+            return self._stream(model, state, read_memory(kept[0], memory.made_by), context, kept[1])
+        stream = self._stream(model, state, memory, context)
+        events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
+        memory.tokens = len(state.output_token_ids)
+        memory.save(stream.decoder)
+        # A call whose start vLLM has not sent is news; of the others this parser said no more than it did.
+        sent = len(state.last_tool_call_ids)
+        stream.missed = [
+            event for event in events if isinstance(event, CallStart | CallArguments) and event.index >= sent
+        ]
+        self._keep(state, memory.write(), memory.origin, stream.missed)
+        return stream
+
+    def _keep(
+        self, state: DerenderStreamState, text: str, origin: bytes, missed: Sequence[Event] = ()
+    ) -> None:
+        key = history_digest(origin, state.output_token_ids, state.output_chunk_lens)
+        size = len(text) + sum(len(event.text) for event in missed if isinstance(event, CallArguments))
+        self._snapshots.put(key, (text, missed), size)
+
+
+def _check_plain(state: DerenderStreamState | None, context: Context) -> None:
+    if state is not None and state.logprob_context_token_ids and context.stop:
+        raise bad_request(
+            "stream_state has lost its parser_state, which holds back text that may begin a stop string. "
+            "Send stream_state back unchanged."
+        )
+
+
+def _read_prompt(value: Raw | None, loc: str) -> list[int] | None:
+    if value is None:
+        return None
+    ids: Any = decode_field(value, PromptIds, f"{loc}.prompt_token_ids")
+    return list(ids)

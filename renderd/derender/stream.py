@@ -1,0 +1,224 @@
+"""Streamed answers: one event of the engine and the stream state in, one chunk and the next state out.
+
+Work depends on the event alone: parser, detokenizer and the compiled request come out of `parser_state`. The
+request and the prompt are looked at only when there is none: at the first event, or when vLLM made the state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec import UNSET
+
+from parsers.events import Event
+from renderd.derender.ids import CallIds
+from renderd.derender.logprobs import CONTEXT_TOKENS
+from renderd.derender.message import delta_of, finish_reason_of, text_of
+from renderd.derender.opening import Opening, Stream
+from renderd.derender.setup import Setup
+from renderd.derender.stops import drop_stop_token
+from renderd.wire.answers import (
+    ChatChunk,
+    ChatChunkChoice,
+    ChatStreamAnswer,
+    CompletionChunk,
+    CompletionChunkChoice,
+    CompletionStreamAnswer,
+)
+from renderd.wire.derender import DerenderChatStreamRequest, DerenderCompletionStreamRequest
+from renderd.wire.errors import ApiError, bad_request
+from renderd.wire.generate import GenerateChunk, GenerateChunkChoice, GenerateUsage
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass
+class News:
+    """What an event says of its choice. `live`: the answer was not over before."""
+
+    live: bool
+    events: Sequence[Event] = ()
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+class StreamDerenderer:
+    """Derenders events of streamed answers. Raises ApiError."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._opening = Opening(setup)
+
+    def chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
+        """The chunk for an event of a chat stream, and the state to bring with the next."""
+        given = body.stream_state is not None
+        return _guarded(given, "derender failed", lambda: self._chat(body))
+
+    def completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
+        """The chunk for an event of a completion stream, and the state to bring with the next."""
+        given = body.stream_state is not None
+        return _guarded(given, "detokenization failed", lambda: self._completion(body))
+
+    def _chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
+        stream, chunk = self._opening.chat(body), body.generate_chunk
+        choices = [self._chat_choice(stream, choice, chunk.request_id) for choice in chunk.choices]
+        usage = _usage(chunk, body.prompt_tokens)
+        family, context = self._setup.family, stream.context
+        if usage and family and family.has_reasoning and (context.single or choices):
+            usage.completion_tokens_details = {"reasoning_tokens": stream.memory.reasoning_tokens}
+        return ChatStreamAnswer(
+            ChatChunk(
+                id=chunk.request_id,
+                created=stream.memory.created,
+                model=stream.model,
+                choices=choices,
+                usage=usage,
+                prompt_token_ids=chunk.prompt_token_ids if context.return_token_ids else None,
+                metrics=chunk.metrics,
+            ),
+            self._opening.close(stream),
+        )
+
+    def _chat_choice(self, stream: Stream, choice: GenerateChunkChoice, request_id: str) -> ChatChunkChoice:
+        state, context = stream.state, stream.context
+        news = self._advance(stream, choice)
+        ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids)
+        delta = delta_of([*stream.missed, *news.events], context, ids)
+        if not state.role_sent:
+            delta.role = "assistant"
+            state.role_sent = True
+        if delta.tool_calls is not UNSET:
+            state.tools_streamed = True
+            if stream.keeps_history:
+                state.last_tool_call_ids += [call.id for call in delta.tool_calls if call.id is not None]
+        finish_reason = news.finish_reason
+        if finish_reason is not None and context.parser is not None:
+            finish_reason = finish_reason_of(finish_reason, context, state.tools_streamed)
+        shown = news.live and not context.hidden
+        answer = ChatChunkChoice(
+            index=choice.index,
+            delta=delta,
+            logprobs=self._setup.logprobs.chat(
+                choice.logprobs, context.candidates, state.logprob_context_token_ids
+            )
+            if shown
+            else None,
+            finish_reason=finish_reason,
+            stop_reason=news.stop_reason,
+            token_ids=choice.token_ids if context.return_token_ids and shown else None,
+        )
+        self._save(stream, choice, news)
+        return answer
+
+    def _completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
+        stream, chunk = self._opening.completion(body), body.generate_chunk
+        choices = [self._completion_choice(stream, choice, chunk) for choice in chunk.choices]
+        return CompletionStreamAnswer(
+            CompletionChunk(
+                id=chunk.request_id,
+                created=stream.memory.created,
+                model=stream.model,
+                choices=choices,
+                usage=_usage(chunk, body.prompt_tokens),
+                metrics=chunk.metrics,
+            ),
+            self._opening.close(stream),
+        )
+
+    def _completion_choice(
+        self, stream: Stream, choice: GenerateChunkChoice, chunk: GenerateChunk
+    ) -> CompletionChunkChoice:
+        state, context = stream.state, stream.context
+        news = self._advance(stream, choice)
+        text = text_of(news.events)
+        logprobs = self._setup.logprobs.completion(
+            choice.logprobs if news.live else None,
+            context.candidates,
+            state.logprob_context_token_ids,
+            state.logprob_text_offset,
+        )
+        if logprobs is not None and logprobs.tokens:
+            state.logprob_text_offset = logprobs.text_offset[-1] + len(logprobs.tokens[-1])
+        else:
+            state.logprob_text_offset += len(text)
+        shown = context.return_token_ids
+        answer = CompletionChunkChoice(
+            index=choice.index,
+            text=text,
+            logprobs=logprobs,
+            finish_reason=news.finish_reason,
+            stop_reason=news.stop_reason,
+            prompt_token_ids=chunk.prompt_token_ids if shown else None,
+            token_ids=choice.token_ids if shown and news.live else None,
+        )
+        self._save(stream, choice, news)
+        return answer
+
+    def _advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
+        """Read the event's ids and note in the memory how far the answer is."""
+        memory, context, model = stream.memory, stream.context, self._setup.model
+        if memory.ended:
+            return News(live=False)
+        end = drop_stop_token(
+            choice.token_ids or (),
+            choice.finish_reason,
+            choice.stop_reason,
+            context,
+            model.tokenizer.eos_token_id,
+            model.eos_token_ids,
+        )
+        final = choice.finish_reason is not None
+        events = stream.decoder.feed(end.text_ids, tokens_before=memory.tokens, final=final)
+        self._setup.report(events)
+        memory.tokens += len(choice.token_ids or ())
+        matched = stream.decoder.search.matched
+        # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
+        memory.ended = matched is not None or (final and context.parser is not None)
+        if matched is not None:
+            return News(True, events, "stop", matched)
+        return News(True, events, choice.finish_reason, end.stop_reason)
+
+    @staticmethod
+    def _save(stream: Stream, choice: GenerateChunkChoice, news: News) -> None:
+        """Complete the state for the next call."""
+        state, memory, ids = stream.state, stream.memory, choice.token_ids or []
+        state.logprob_context_token_ids = [*state.logprob_context_token_ids, *ids][-CONTEXT_TOKENS:]
+        if news.live:
+            memory.save(stream.decoder)
+        if stream.context.parser is None:
+            window = stream.decoder.window
+            state.prev_tokens = window.pieces
+            state.prefix_offset, state.read_offset = window.prefix, window.read
+        elif stream.keeps_history and ids:
+            state.output_token_ids += ids
+            state.output_chunk_lens.append(len(ids))
+
+
+def _guarded(given: bool, failure: str, answer: Callable[[], T]) -> T:
+    """`answer()`. A state is the client's: whatever goes wrong with one that was given is a 400."""
+    try:
+        return answer()
+    except ApiError:
+        raise
+    except ValueError as error:
+        if not given:
+            raise
+        raise bad_request(f"invalid stream_state: {error}") from None
+    except Exception as error:
+        if not given:
+            raise
+        _LOG.warning("A given stream_state could not be used", exc_info=True)
+        raise bad_request(f"invalid stream_state: {failure}") from error
+
+
+def _usage(chunk: GenerateChunk, prompt_tokens: int | None) -> GenerateUsage | None:
+    if chunk.usage is None:
+        return None
+    prompt = chunk.usage.prompt_tokens if prompt_tokens is None else prompt_tokens
+    completion = chunk.usage.completion_tokens or 0
+    return GenerateUsage(prompt, prompt + completion, completion)
