@@ -30,7 +30,11 @@ class Fake:
     def answer(self, path: str, body: Json) -> tuple[int, Json]:
         self.calls += 1
         if path == "/v1/models":
-            return 200, {"object": "list", "data": [{"id": MODEL, "created": 1}]}
+            return 200, {"object": "list", "data": [{"id": MODEL, "created": 1, "max_model_len": 3000}]}
+        if path == "/version":
+            return 200, {"version": "7.0"}
+        if path == "/tokenize":
+            return 200, {"tokens": [ord(character) for character in body["prompt"]]}
         if path == "/v1/chat/completions/render":
             return self.render(body)
         if body.get("stream"):

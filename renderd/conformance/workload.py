@@ -1,0 +1,115 @@
+"""What the benchmarks send: text that no cache has seen, and a parsed answer of a given number of tokens."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from renderd.conformance.client import Client
+
+Json = dict[str, Any]
+
+_WORDS = (
+    "about above account across action after again against air almost along also always among amount "
+    "animal answer around because become before begin behind being better between body book both "
+    "bring build carry cause center change child city clear close cold color come common complete "
+    "course cover create cross current dark decide deep describe develop direct distance door draw "
+    "drive during early earth enough equal every example family farm field figure final follow force "
+    "forest form friend front garden general glass govern great green ground group grow happen heavy "
+    "history horse hour house hundred idea inch island join keep kind know language large late learn "
+    "leave letter level light list little long machine manner many mark matter mean measure might "
+    "minute money month morning mother mountain move music name natural near nothing notice number "
+    "object ocean often open order paper part pattern people person picture place plain plan plane "
+    "plant point possible power present problem produce question quick quiet reach ready reason "
+    "record region remember represent river road rock round school science season second sentence "
+    "serve several shape ship should simple small snow social sound south special stand start state "
+    "still stone story street strong study summer surface system table teach temperature thing think "
+    "though thousand through together travel under until usual valley village voice water weather "
+    "wheel where while white whole winter wonder world write year young"
+)
+_WORD_LIST = _WORDS.split()
+
+
+def prose(words: int, generator: random.Random) -> str:
+    """Sentences of that many words, numbers among them."""
+    out = []
+    for number in range(words):
+        word = str(generator.randrange(10_000)) if generator.random() < 0.05 else generator.choice(_WORD_LIST)
+        end = ".\n" if number % 60 == 59 else ". " if number % 12 == 11 else " "
+        out.append((word.capitalize() if number % 12 == 0 else word) + end)
+    return "".join(out).rstrip()
+
+
+class Tokens:
+    """Counts and ids of text, by the server's own /tokenize."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client = client
+        self._model = model
+        sample = prose(2000, random.Random("sample"))
+        self.per_word = len(self.ids(sample)) / 2000
+
+    def ids(self, text: str) -> list[int]:
+        """Raises RuntimeError when the server has no such route."""
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        answer = self._client.post("/tokenize", body)
+        if answer.status != 200:
+            raise RuntimeError(f"{self._client.url}/tokenize: status {answer.status}")
+        ids: list[int] = answer.json()["tokens"]
+        return ids
+
+    def prose(self, tokens: int, generator: random.Random) -> str:
+        """Text of about that many tokens."""
+        return prose(max(round(tokens / self.per_word), 1), generator)
+
+    def exactly(self, tokens: int, generator: random.Random) -> list[int]:
+        """Ids of text, that many."""
+        return self.ids(prose(round(tokens / self.per_word * 1.2) + 10, generator))[:tokens]
+
+
+TOOL: Json = {
+    "type": "function",
+    "function": {
+        "name": "write_report",
+        "description": "Stores a report.",
+        "parameters": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "body": {"type": "string"}},
+            "required": ["title", "body"],
+        },
+    },
+}
+
+
+def parsed_answer(tokens: Tokens, count: int) -> list[int]:
+    """An answer of `count` tokens as a thinking model writes it: reasoning, content, a call, no end token."""
+    generator = random.Random(count)
+    parts = [tokens.ids(text) for text in ("<think>\n", "\n</think>\n\n", "\n", '"}}\n</tool_call>')]
+    parts.insert(
+        3, tokens.ids('<tool_call>\n{"name": "write_report", "arguments": {"title": "Report", "body": "')
+    )
+    left = count - sum(map(len, parts))
+    reasoning, content = left * 45 // 100, left * 40 // 100
+    opening, middle, line, call, end = parts
+    return [
+        *opening,
+        *tokens.exactly(reasoning, generator),
+        *middle,
+        *tokens.exactly(content, generator),
+        *line,
+        *call,
+        *tokens.exactly(left - reasoning - content, generator),
+        *end,
+    ]
+
+
+def conversation(tokens: Tokens, turns: int, size: int, generator: random.Random) -> list[list[Json]]:
+    """The message lists of a chat that grows to about `size` tokens, one for each turn, history included."""
+    messages: list[Json] = [{"role": "system", "content": tokens.prose(200, generator)}]
+    lists = []
+    per_turn = (size - 200) // turns
+    for _ in range(turns):
+        messages.append({"role": "user", "content": tokens.prose(per_turn // 5, generator)})
+        lists.append(list(messages))
+        messages.append({"role": "assistant", "content": tokens.prose(per_turn * 4 // 5, generator)})
+    return lists
