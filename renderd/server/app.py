@@ -23,10 +23,10 @@ def create_app(config: ServerConfig, services: Services, metrics: Metrics) -> Fa
     app = FastAPI(
         title="renderd",
         version=renderd.__version__,
-        root_path=config.root_path,
         openapi_url="/openapi.json" if documented else None,
         exception_handlers={Exception: _on_defect},
     )
+    app.root_path = config.root_path
     add_routes(app, services, worker_pool(config.renderer_num_workers))
     if documented:
         described = openapi.document(config.root_path)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 class StartupError(Exception):
     """The server cannot start as configured. The message is one sentence for the operator."""
+
+
+def environment_int(name: str, default: int) -> int:
+    """A whole number of 0 or more from the environment. Raises StartupError for anything else."""
+    text = os.environ.get(name, "").strip() or str(default)
+    if not text.isascii() or not text.isdigit():
+        raise StartupError(f"the environment variable {name} must be a whole number, not {text!r}")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,9 @@ class ServerConfig:
 
     # template
     chat_template: str | None = None
-    chat_template_content_format: str = "auto"
+    chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
     trust_request_chat_template: bool = False
+    trust_request_mm_kwargs: bool = False
     default_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     reasoning_effort_map: dict[str, str] = field(default_factory=dict)
     exclude_tools_when_tool_choice_none: bool = False
@@ -43,7 +53,7 @@ class ServerConfig:
     enable_auto_tool_choice: bool = False
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
-    tool_strict_level: str | None = None
+    tool_strict_level: Literal["auto", "function", "parameter"] | None = None
 
     # HTTP
     host: str | None = None
@@ -73,5 +83,5 @@ class ServerConfig:
     disable_access_log_for_endpoints: list[str] = field(default_factory=list)
 
     # renderd's own
-    stream_state: str = "compact"
+    stream_state: Literal["compact", "replayable"] = "compact"
     max_undecided_bytes: int = 65536

@@ -19,8 +19,6 @@ import yaml
 from renderd.server import arguments
 from renderd.server.config import ServerConfig
 
-_EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-
 
 def parse(argv: Sequence[str]) -> tuple[ServerConfig, list[str]]:
     """The configuration, and the flags given that have no effect. Exits with 2 on a wrong command line."""
@@ -56,15 +54,6 @@ def _defaults() -> dict[str, Any]:
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
         for field in fields(ServerConfig)
     }
-
-
-def _effort_map(text: str) -> dict[str, Any]:
-    value = arguments.json_object(text)
-    if not all(isinstance(effort, str) for effort in value.values()):
-        raise argparse.ArgumentTypeError("must be a JSON object mapping reasoning efforts to strings")
-    if unknown := sorted(set(value) - set(_EFFORTS)):
-        raise argparse.ArgumentTypeError(f"unknown efforts {unknown}; keys must be one of {_EFFORTS}")
-    return value
 
 
 def _max_logprobs(text: str) -> int:
@@ -166,18 +155,13 @@ def _template_flags(group: _Group) -> None:
         help="template variables that requests may override",
     )
     add(
-        "--cohere-format",
-        metavar="NAME",
-        default="cmd4",
-        help="default of the template variable cohere_format",
-    )
-    add(
         "--trust-request-chat-template", action=arguments.Switch, help="let requests bring their own template"
     )
+    add("--trust-request-mm-kwargs", action=arguments.Switch, help="let requests bring multimodal kwargs")
     add(
         "--reasoning-effort-map",
         metavar="JSON",
-        type=_effort_map,
+        type=arguments.json_object,
         action=arguments.JsonObject,
         help="rewrite a request's reasoning effort to what the template knows",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from renderd.server.config import ServerConfig, StartupError
+from renderd.server.config import ServerConfig, StartupError, environment_int
 
 logger = logging.getLogger("renderd.server")
 
@@ -43,7 +42,7 @@ class Server(uvicorn.Server):
     """uvicorn on a bound socket. Signals let requests that are under way finish."""
 
     def __init__(self, config: ServerConfig, app: FastAPI, listening: socket.socket) -> None:
-        """Raises StartupError for TLS files that cannot be used."""
+        """Raises StartupError for TLS files or a keep-alive time that cannot be used."""
         self._listening = listening
         self._flags = config
         settings = uvicorn.Config(
@@ -51,7 +50,7 @@ class Server(uvicorn.Server):
             log_config=None,
             log_level=config.uvicorn_log_level,
             access_log=not config.disable_uvicorn_access_log,
-            timeout_keep_alive=_keep_alive(),
+            timeout_keep_alive=environment_int("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", 5),
             lifespan="off",
             ws="none",
             ssl_keyfile=config.ssl_keyfile,
@@ -105,11 +104,3 @@ async def _refresh(tls: ssl.SSLContext, config: ServerConfig) -> None:
 
 def _stamps(files: list[Path]) -> list[int]:
     return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
-
-
-def _keep_alive() -> int:
-    """Seconds an idle connection is kept. Raises StartupError."""
-    text = os.environ.get("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "5")
-    if not text.isdigit():
-        raise StartupError(f"VLLM_HTTP_TIMEOUT_KEEP_ALIVE must be a number of seconds, not {text!r}")
-    return int(text)

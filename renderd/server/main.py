@@ -45,7 +45,7 @@ def serve(argv: Sequence[str]) -> int:
 def _run(config: ServerConfig) -> None:
     listening = bind(config)
     metrics = Metrics()
-    services = load(config, metrics.count_anomaly)
+    services = load(config, metrics.on_anomaly)
     server = Server(config, create_app(config, services, metrics), listening)
     logger.info("%s", _served(config, services))
     server.run()

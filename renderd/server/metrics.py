@@ -18,14 +18,21 @@ class Metrics:
             collector(registry=self._registry)
         self._anomalies = Counter(
             "renderd_parser_anomalies",
-            "Answers in which a parser met output that belongs to no part of the message, by kind.",
+            "Times that a parser met output that belongs to no part of the message, by kind.",
+            ["kind"],
+            registry=self._registry,
+        )
+        self._anomaly_characters = Counter(
+            "renderd_parser_anomaly_characters",
+            "Characters of that output, by kind.",
             ["kind"],
             registry=self._registry,
         )
 
-    def count_anomaly(self, kind: str) -> None:
-        """A parser met an anomaly of this kind."""
+    def on_anomaly(self, kind: str, characters: int) -> None:
+        """A parser met an anomaly of this kind and length."""
         self._anomalies.labels(kind).inc()
+        self._anomaly_characters.labels(kind).inc(characters)
 
     def instrument(self, app: FastAPI) -> None:
         """Measure the routes of `app` and serve /metrics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -34,36 +35,49 @@ _ERRORS = {
 
 def document(root_path: str = "") -> dict[str, Any]:
     """The OpenAPI 3.1 document of the server's routes."""
-    types = [kind for post in POSTS for kind in (post.request, post.response)]
-    types += [get.response for get in GETS if get.response is not None]
-    types += [kind | None for _, _, kind in _RAW] + [ErrorResponse]
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
-    schema_of = dict(zip(map(repr, types), schemas, strict=True))
+    types = {repr(kind): kind for kind in _types()}
+    schemas, components = msgspec.json.schema_components(types.values(), ref_template=_REF)
+    schema_of = dict(zip(types, schemas, strict=True))
+
+    def content(*kinds: Any) -> dict[str, Any]:
+        schema = [schema_of[repr(kind)] for kind in kinds]
+        return {"application/json": {"schema": schema[0] if len(schema) == 1 else {"anyOf": schema}}}
+
     for owner, name, kind in _RAW:
-        described = components[owner.__name__]["properties"][name]
-        described.update(schema_of[repr(kind | None)])
+        components[owner.__name__]["properties"][name].update(schema_of[repr(kind | None)])
     paths: dict[str, Any] = {}
     for post in POSTS:
-        operation = _operation(post.summary, _content(schema_of[repr(post.response)]))
-        operation["requestBody"] = {"required": True, "content": _content(schema_of[repr(post.request)])}
+        operation = _operation(post.summary, content(*post.responses))
+        operation["requestBody"] = {"required": True, "content": content(*post.requests)}
         for status, description in _ERRORS.items():
-            error = {"description": description, "content": _content(schema_of[repr(ErrorResponse)])}
-            operation["responses"][status] = error
+            operation["responses"][status] = {"description": description, "content": content(ErrorResponse)}
         paths[post.path] = {"post": operation}
     for get in GETS:
-        content = None if get.response is None else _content(schema_of[repr(get.response)])
+        answer = None if get.response is None else content(get.response)
         methods = ("GET", *get.methods)
-        paths[get.path] = {method.lower(): _operation(get.summary, content) for method in methods}
-    paths["/metrics"] = {
-        "get": _operation("Prometheus metrics.", {"text/plain": {"schema": {"type": "string"}}})
-    }
+        paths[get.path] = {method.lower(): _operation(get.summary, answer) for method in methods}
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    paths["/metrics"] = {"get": _operation("Prometheus metrics.", text)}
     result: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "renderd", "version": renderd.__version__, "description": renderd.__doc__},
+        "paths": paths,
+        "components": {"schemas": components},
     }
     if root_path:
         result["servers"] = [{"url": root_path}]
-    return result | {"paths": paths, "components": {"schemas": components}}
+    return result
+
+
+def _types() -> Iterator[Any]:
+    for post in POSTS:
+        yield from (*post.requests, *post.responses)
+    for get in GETS:
+        if get.response is not None:
+            yield get.response
+    for _, _, kind in _RAW:
+        yield kind | None
+    yield ErrorResponse
 
 
 def _operation(summary: str, content: dict[str, Any] | None) -> dict[str, Any]:
@@ -71,7 +85,3 @@ def _operation(summary: str, content: dict[str, Any] | None) -> dict[str, Any]:
     if content is not None:
         answer["content"] = content
     return {"summary": summary, "responses": {"200": answer}}
-
-
-def _content(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}

@@ -25,15 +25,15 @@ VLLM_VERSION = "0.33.0"
 
 @dataclass(frozen=True)
 class Post:
-    """A POST route. `request` and `response` are the types of its bodies, for documentation.
+    """A POST route. `requests` and `responses` are the types that its bodies may have, for documentation.
 
     `inline_bytes` is the size of body that costs less than a millisecond (see Endpoint).
     """
 
     path: str
     summary: str
-    request: Any
-    response: Any
+    requests: tuple[Any, ...]
+    responses: tuple[Any, ...]
     handler: Callable[[Services], Handler]
     inline_bytes: int
 
@@ -53,48 +53,48 @@ POSTS = (
     Post(
         "/v1/chat/completions/render",
         "Chat request to token ids and sampling parameters.",
-        ChatCompletionRequest,
-        GenerateRequest,
+        (ChatCompletionRequest,),
+        (GenerateRequest,),
         lambda services: services.renderer.chat,
         inline_bytes=0,
     ),
     Post(
         "/v1/completions/render",
         "Completion request to token ids and sampling parameters, one object a prompt.",
-        CompletionRequest,
-        list[GenerateRequest],
+        (CompletionRequest,),
+        (list[GenerateRequest],),
         lambda services: services.renderer.completion,
         inline_bytes=0,
     ),
     Post(
         "/v1/chat/completions/derender",
         "Token ids to a chat answer, or a streamed event to a chunk and the state for the next call.",
-        derender.DerenderChatRequest | derender.DerenderChatStreamRequest,
-        answers.ChatCompletion | answers.ChatStreamAnswer,
+        (derender.DerenderChatRequest, derender.DerenderChatStreamRequest),
+        (answers.ChatCompletion, answers.ChatStreamAnswer),
         lambda services: _without_id(services.derenderer.chat),
         inline_bytes=8192,
     ),
     Post(
         "/v1/completions/derender",
         "Token ids to a completion, or a streamed event to a chunk and the state for the next call.",
-        derender.DerenderCompletionRequest | derender.DerenderCompletionStreamRequest,
-        answers.Completion | answers.CompletionStreamAnswer,
+        (derender.DerenderCompletionRequest, derender.DerenderCompletionStreamRequest),
+        (answers.Completion, answers.CompletionStreamAnswer),
         lambda services: _without_id(services.derenderer.completion),
         inline_bytes=8192,
     ),
     Post(
         "/tokenize",
         "Text or a conversation to token ids.",
-        api.TokenizeCompletionRequest | api.TokenizeChatRequest,
-        api.TokenizeResponse,
+        (api.TokenizeCompletionRequest, api.TokenizeChatRequest),
+        (api.TokenizeResponse,),
         lambda services: _without_id(services.renderer.tokenize),
         inline_bytes=0,
     ),
     Post(
         "/detokenize",
         "Token ids to text.",
-        api.DetokenizeRequest,
-        api.DetokenizeResponse,
+        (api.DetokenizeRequest,),
+        (api.DetokenizeResponse,),
         lambda services: _without_id(services.renderer.detokenize),
         inline_bytes=0,
     ),

@@ -9,31 +9,37 @@ from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import Model, ModelConfig, load_model
 from renderd.render import Renderer, RenderOptions
-from renderd.server.config import ServerConfig, StartupError
+from renderd.server.config import ServerConfig, StartupError, environment_int
 from renderd.server.services import Services
 
+_LIMITS = {"VLLM_MAX_STOP_STRINGS": 4, "VLLM_MAX_COMPLETION_PROMPTS": 1024}
+"""Limits that the decoders of requests read themselves; a wrong value is to stop the server, not requests."""
 
-def load(config: ServerConfig, count_anomaly: Callable[[str], None]) -> Services:
+
+def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Services:
     """Load the model and set up both directions. Raises StartupError."""
     try:
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:
         raise StartupError(str(error)) from error
     family = _family(config, model)
+    for name, default in _LIMITS.items():
+        environment_int(name, default)
     render_options = RenderOptions(
-        enable_auto_tools=config.enable_auto_tool_choice and config.tool_call_parser is not None,
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
+        trust_request_mm_kwargs=config.trust_request_mm_kwargs,
     )
     derender_options = DerenderOptions(
         max_logprobs=config.max_logprobs,
         max_undecided_bytes=config.max_undecided_bytes,
         replayable=config.stream_state == "replayable",
+        max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
     )
     return Services(
         model,
         Renderer(model, family, render_options),
-        Derenderer(model, family, derender_options, count_anomaly),
+        Derenderer(model, family, derender_options, on_anomaly),
     )
 
 
