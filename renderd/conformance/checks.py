@@ -10,7 +10,16 @@ import msgspec
 
 from renderd.conformance.cases import Case, Json, Recording, answer_or_failure
 from renderd.conformance.client import Answer, Client
-from renderd.conformance.compare import Rules, anything, differences, identifier, logprob, text, timestamp
+from renderd.conformance.compare import (
+    Rules,
+    anything,
+    differences,
+    identifier,
+    logprob,
+    text,
+    timestamp,
+    unless_null,
+)
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
 from renderd.conformance.paths import ABSENT, show
@@ -29,16 +38,23 @@ BATCH = Rules(
     },
     absent_is_null=True,
 )
-STREAM = Rules(
-    {
-        "choices[*].message.content": text,
-        "choices[*].message.reasoning": text,
-        "choices[*].message.tool_calls[*].id": identifier,
-        **_LOGPROBS,
-    },
-    absent_is_null=True,
-)
-OWN = Rules(_LOGPROBS, absent_is_null=True)
+_STREAM = {
+    "choices[*].message.content": text,
+    "choices[*].message.reasoning": text,
+    "choices[*].message.tool_calls[*].id": identifier,
+    **_LOGPROBS,
+}
+
+
+def stream_rules(choices: int, own: bool) -> Rules:
+    """Of a stream against the server's own batch answer, or against a recorded stream."""
+    rules = dict(_LOGPROBS if own else _STREAM)
+    if choices > 1:
+        # A sum over all choices, each of which is a stream of its own that knows nothing of the others.
+        rules["usage.completion_tokens_details"] = unless_null
+    return Rules(rules, absent_is_null=True)
+
+
 HTTP = Rules(
     {
         "created": timestamp,

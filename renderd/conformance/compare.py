@@ -110,3 +110,8 @@ def one_of(*values: Any) -> Rule:
         return got in values
 
     return rule
+
+
+def unless_null(want: Any, got: Any) -> bool:
+    """Equal, or not said."""
+    return got is None or got is ABSENT or bool(want == got)

@@ -18,7 +18,7 @@ import msgspec
 from renderd.conformance import chunking
 from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
-from renderd.conformance.checks import BATCH, OWN, ROUTES, STREAM, Finding, Judge, Server, brief, parsed
+from renderd.conformance.checks import BATCH, ROUTES, Finding, Judge, Server, brief, parsed, stream_rules
 from renderd.conformance.client import Answer
 from renderd.conformance.compare import differences
 from renderd.conformance.defects import UNKNOWN
@@ -58,6 +58,8 @@ class Derendering:
         self._request = msgspec.Raw(msgspec.json.encode(server.renamed(case.request)))
         self._model = case.request.get("model") and server.renamed(case.request)["model"]
         self._found: dict[str, list[Finding]] = {}
+        choices = int(case.request.get("n") or 1)
+        self._recorded_rules, self._own_rules = (stream_rules(choices, own) for own in (False, True))
 
     def run(self) -> dict[str, list[Finding]]:
         """Findings by check. OSError when the server cannot be reached."""
@@ -116,15 +118,14 @@ class Derendering:
     def _coupled(self, events: list[Json], own: Any) -> None:
         """The engine's own events, as they came."""
         try:
-            assembly = self._stream(events, self._call)
-            got = assembly.answer()
+            assembly = _assembly(self._stream(events, self._call))
         except StreamRefused as refused:
-            self._add("coupled", self._judge.compare("stream", refused.failure, STREAM, own))
+            self._add("coupled", self._judge.compare("stream", refused.failure, self._recorded_rules, own))
             if own is not UNKNOWN:
                 self._add("stream", [Finding(f"as the engine streamed it: {refused}")])
             return
-        self._add("coupled", self._judge.compare("stream", got, STREAM, own))
-        self._judge_stream(assembly, got, own, "as the engine streamed it")
+        self._add("coupled", self._judge.compare("stream", assembly.answer(), self._recorded_rules, own))
+        self._judge_stream(assembly, own, "as the engine streamed it")
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
         """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
@@ -135,63 +136,73 @@ class Derendering:
         positions = range(len(generate["choices"]))
         events = [event for at in positions for event in chunking.events(generate, at, size)]
         try:
-            assembly = self._stream([*events, chunking.usage_event(generate)], call)
+            assembly = _assembly(self._stream([*events, chunking.usage_event(generate)], call))
         except StreamRefused as refused:
             if own is not UNKNOWN:
                 self._add("stream", [Finding(f"{name}: {refused}")])
             return
-        self._judge_stream(assembly, assembly.answer(), own, name)
+        self._judge_stream(assembly, own, name)
 
-    def _judge_stream(self, assembly: Assembly, got: Json, own: Any, name: str) -> None:
+    def _judge_stream(self, assembly: Assembly, own: Any, name: str) -> None:
+        got = assembly.answer()
         self._add("order", [Finding(f"{name}: {fault}") for fault in assembly.faults])
         if own is UNKNOWN:
             self._add("stream", [Finding(f"{name}: the batch call of the same answer failed")])
             return
-        for difference in differences(own, got, OWN):
+        for difference in differences(own, got, self._own_rules):
             what = f"{show(difference.path)}: batch {brief(difference.want)}, stream {brief(difference.got)}"
             self._add("stream", [Finding(f"{name}: {what}")])
 
     def _hop(self, events: list[Json]) -> None:
-        """Streams that the reference's derender began, with the states that it made."""
+        """Streams that the reference's derender began, continued here with the states that it made.
+
+        Such a state says which tokens went through, not what was said about them: it can be taken over wherever
+        both servers have said the same up to there.
+        """
         recorded = self._recording.derender_stream or {}
-        chunks = recorded.get("chunks", [])
-        if not chunks or "stream_state" not in chunks[0] or len(chunks) != len(events):
+        theirs = recorded.get("chunks", [])
+        if not theirs or "stream_state" not in theirs[0] or len(theirs) != len(events):
             return
+        try:
+            ours = self._stream(events, self._call)
+        except StreamRefused:
+            return  # `stream` says so
         self._found["hop"] = []
-        want = assembled(chunks)
-        if any(differences(want, self._stream(events, self._call).answer(), STREAM)):
+        want = assembled(theirs)
+        positions = [
+            last
+            for last in range(len(events) - 1)
+            if self._same(assembled(theirs[: last + 1]), assembled(ours[: last + 1]))
+        ]
+        if not self._same(want, assembled(ours)):
             return  # answered otherwise from the start: `coupled` judges that
-        positions = range(len(events) - 1)
         for last in sorted(self._random.sample(positions, min(len(positions), 6))):
             states = {
-                _index(event): chunks[at]["stream_state"] for at, event in enumerate(events[: last + 1])
+                _index(event): theirs[at]["stream_state"] for at, event in enumerate(events[: last + 1])
             }
-            assembly = Assembly()
-            for chunk in chunks[: last + 1]:
-                assembly.add(chunk["chunk"])
             try:
-                self._stream(events[last + 1 :], self._call, assembly, states)
+                continued = [*theirs[: last + 1], *self._stream(events[last + 1 :], self._call, states)]
             except StreamRefused as refused:
                 self._add("hop", [Finding(f"after event {last}: {refused}")])
                 continue
-            for difference in differences(want, assembly.answer(), STREAM):
-                what = (
-                    f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
-                )
-                self._add("hop", [Finding(f"after event {last}: {what}")])
+            for difference in differences(want, assembled(continued), self._recorded_rules):
+                values = f"recorded {brief(difference.want)}, got {brief(difference.got)}"
+                self._add("hop", [Finding(f"after event {last}: {show(difference.path)}: {values}")])
+
+    def _same(self, left: Json, right: Json) -> bool:
+        return not any(differences(left, right, self._recorded_rules))
 
     def _stream(
         self,
         events: list[Json],
         call: Callable[[Json], StreamAnswer],
-        assembly: Assembly | None = None,
         states: dict[int, Any] | None = None,
-    ) -> Assembly:
-        """All events through derender, one call each, a state per choice. StreamRefused when a call fails."""
-        assembly = assembly or Assembly()
+    ) -> list[Json]:
+        """The chunks that events make, one call each, a state per choice. StreamRefused when a call fails."""
         states = states if states is not None else {}
         ids = self._recording.prompt_token_ids
         ids = ids if self._chat else ids[0]
+        chunks = []
         for event in events:
             answer = call(
                 {
@@ -205,8 +216,8 @@ class Derendering:
                 }
             )
             states[_index(event)] = answer.stream_state
-            assembly.add(answer.chunk)
-        return assembly
+            chunks.append(answer.chunk)
+        return chunks
 
     def _call(self, body: Json) -> StreamAnswer:
         return self._answer(self._server.client.post(self._path, body))
@@ -236,6 +247,13 @@ class Derendering:
         if answer.status != 200:
             raise StreamRefused(answer)
         return _decode_answer(answer.body)
+
+
+def _assembly(chunks: list[Json]) -> Assembly:
+    assembly = Assembly()
+    for chunk in chunks:
+        assembly.add(chunk)
+    return assembly
 
 
 def _index(event: Json) -> int:
