@@ -156,8 +156,8 @@ class Derendering:
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.
 
-        Such a state says which tokens went through, not what was said about them: it can be taken over wherever
-        both servers have said the same up to there.
+        Such a state says which tokens went through, not what was said about them. It can be taken over where
+        both servers have said the same so far.
         """
         recorded = self._recording.derender_stream or {}
         theirs = recorded.get("chunks", [])
