@@ -21,6 +21,7 @@ from renderd.conformance.main import GOLDEN
 from renderd.conformance.runner import Result, replay, unneeded
 
 golden = Golden(GOLDEN)
+COMMAND = "import sys; from renderd.cli import main; sys.exit(main())"
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def serving(server: str, log: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     table = golden.servers[server]
-    command = [sys.executable, "-m", "renderd.cli", "serve", str(model_path(table["model"])), *table["flags"]]
+    command = [sys.executable, "-c", COMMAND, "serve", str(model_path(table["model"])), *table["flags"]]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port)],
