@@ -127,7 +127,8 @@ def _one_call(model: TagModel, function: Mapping[str, Any], level: StrictLevel) 
 def _tags(model: TagModel, function: Mapping[str, Any], level: StrictLevel) -> list[Format]:
     """One tag for each spelling of a call."""
     strict = level == "parameter" or function.get("strict") is True
-    schema = (function.get("parameters") or {"type": "object", "properties": {}}) if strict else True
+    parameters = function.get("parameters") if strict else None
+    schema = True if parameters is None else parameters
     name = function["name"]
     return [
         _tag(begin.replace("{name}", name), json_schema(schema, model.style), end)

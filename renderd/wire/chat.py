@@ -120,10 +120,11 @@ def tool_dicts(request: ChatCompletionRequest) -> list[dict[str, Any]] | None:
     """The tools as templates and parsers see them (contract C.4): null descriptions and parameters stay,
     null strict
     and defer_loading go."""
-    return None if request.tools is None else [_tool_dict(tool) for tool in request.tools]
+    return None if request.tools is None else [tool_dict(tool) for tool in request.tools]
 
 
-def _tool_dict(tool: Tool) -> dict[str, Any]:
+def tool_dict(tool: Tool) -> dict[str, Any]:
+    """One tool as templates and parsers see it."""
     function = tool.function
     body: dict[str, Any] = {
         "name": function.name,

@@ -62,7 +62,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     thinking_token_budget: int | None = None
     routed_experts_prompt_start: Natural = 0
     repetition_detection: RepetitionDetection | None = None
-    response_format: ResponseFormat | None = None
+    response_format: dict[str, Any] | None = None
     structured_outputs: StructuredOutputs | None = None
     vllm_xargs: dict[str, Any] | None = None
     kv_transfer_params: dict[str, Any] | None = None
@@ -172,14 +172,27 @@ def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
     limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
     if isinstance(request.stop, list) and len(request.stop) > limit:
         raise validation_error(f"{loc}.stop", f"List should have at most {limit} items")
-    for name, value in (request.vllm_xargs or {}).items():
-        for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, str | int | float):
-                raise validation_error(
-                    f"{loc}.vllm_xargs.{name}", "Input should be a string, a number or a list of them"
-                )
+    if request.response_format is not None:
+        convert(request.response_format, ResponseFormat, f"{loc}.response_format")
+    if request.vllm_xargs:
+        request.vllm_xargs = {
+            name: _extra_arg(value, f"{loc}.vllm_xargs.{name}") for name, value in request.vllm_xargs.items()
+        }
     if request.stream_options is not None:
         request.stream_options = _with_defaults(request.stream_options, loc)
+
+
+def _extra_arg(value: Any, loc: str) -> Any:
+    """A string, a number or a list of them; booleans count as numbers."""
+    if isinstance(value, list):
+        return [
+            _extra_arg(item, loc) if not isinstance(item, list) else _extra_arg(None, loc) for item in value
+        ]
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str | int | float):
+        raise validation_error(loc, "Input should be a string, a number or a list of them")
+    return value
 
 
 class _StreamOptions(msgspec.Struct):

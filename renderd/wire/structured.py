@@ -43,64 +43,107 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
     triggers: list[str] | None = None
 
 
-_FORMATS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
-    "any_text": {},
-    "any_tokens": {},
-    "const_string": {"value": str},
-    "dispatch": {"rules": list},
-    "exclude_token": {},
-    "grammar": {"grammar": str},
-    "json_schema": {"json_schema": (bool, dict)},
-    "optional": {"content": dict},
-    "or": {"elements": list},
-    "plus": {"content": dict},
-    "qwen_xml_parameter": {"json_schema": (bool, dict)},
-    "regex": {"pattern": str},
-    "repeat": {"min": int, "max": int, "content": dict},
-    "sequence": {"elements": list},
-    "star": {"content": dict},
-    "tag": {"begin": (str, dict), "content": dict, "end": (str, list, dict)},
-    "tags_with_separator": {"tags": list, "separator": str},
-    "token": {"token": (int, str)},
-    "token_dispatch": {"rules": list},
-    "token_triggered_tags": {"trigger_tokens": list, "tags": list},
-    "triggered_tags": {"triggers": list, "tags": list},
+_Field = tuple[str, type | tuple[type, ...]]
+_FORMATS: Mapping[str, tuple[tuple[_Field, ...], Mapping[str, Any]]] = {
+    "any_text": ((), {"excludes": [], "max_tokens": None, "max_chars": None}),
+    "any_tokens": ((), {"exclude_tokens": [], "max_tokens": None}),
+    "const_string": ((("value", str),), {}),
+    "dispatch": ((("rules", list),), {"loop": True, "excludes": []}),
+    "exclude_token": ((), {"exclude_tokens": []}),
+    "grammar": ((("grammar", str),), {}),
+    "json_schema": (
+        (("json_schema", (bool, dict)),),
+        {"style": "json", "any_order": False, "max_whitespace_cnt": None, "excludes": []},
+    ),
+    "optional": ((("content", dict),), {}),
+    "or": ((("elements", list),), {}),
+    "plus": ((("content", dict),), {}),
+    "qwen_xml_parameter": ((("json_schema", (bool, dict)),), {}),
+    "regex": ((("pattern", str),), {}),
+    "repeat": ((("min", int), ("max", int), ("content", dict)), {}),
+    "sequence": ((("elements", list),), {}),
+    "star": ((("content", dict),), {}),
+    "tag": ((("begin", (str, dict)), ("content", dict), ("end", (str, list, dict))), {}),
+    "tags_with_separator": (
+        (("tags", list), ("separator", str)),
+        {"at_least_one": False, "stop_after_first": False},
+    ),
+    "token": ((("token", (int, str)),), {}),
+    "token_dispatch": ((("rules", list),), {"loop": True, "exclude_tokens": []}),
+    "token_triggered_tags": (
+        (("trigger_tokens", list), ("tags", list)),
+        {"exclude_tokens": [], "at_least_one": False, "stop_after_first": False},
+    ),
+    "triggered_tags": (
+        (("triggers", list), ("tags", list)),
+        {"at_least_one": False, "stop_after_first": False, "excludes": []},
+    ),
 }
+"""xgrammar's formats: required fields with their JSON types, optional fields with their defaults."""
 
 
 def is_structural_tag(tag: Any) -> bool:
     """Whether `tag` (an object or its JSON text) has the shape of an xgrammar structural tag, new or legacy
-    form.
-    Whether its grammars compile is for the engine to say."""
+    form. Whether its grammars compile is for the engine to say."""
+    return tag_format(tag) is not None
+
+
+def tag_format(tag: Any) -> dict[str, Any] | None:
+    """The format that a structural tag allows, every field written out; None for what is no structural
+    tag."""
     if isinstance(tag, str):
         try:
             tag = json.loads(tag)
         except (ValueError, RecursionError):
-            return False
+            return None
     if not isinstance(tag, dict):
-        return False
-    if "format" in tag:
-        return _is_format(tag["format"])
-    structures, triggers = tag.get("structures"), tag.get("triggers")
-    if not isinstance(structures, list) or not isinstance(triggers, list) or not structures or not triggers:
-        return False
-    return all(isinstance(t, str) for t in triggers) and all(
-        isinstance(s, dict)
-        and isinstance(s.get("begin"), str)
-        and isinstance(s.get("end"), str)
-        and isinstance(s.get("schema"), dict | str)
+        return None
+    form = tag["format"] if "format" in tag else _legacy_format(tag.get("structures"), tag.get("triggers"))
+    try:
+        return _normal(form)
+    except RecursionError:
+        return None
+
+
+def _legacy_format(structures: Any, triggers: Any) -> Any:
+    """The form of tags with `structures` and `triggers`, in terms of the newer one."""
+    if not isinstance(structures, list) or not structures or not triggers:
+        return None
+    if not all(isinstance(s, dict) and {"begin", "schema", "end"} <= s.keys() for s in structures):
+        return None
+    tags = [
+        {
+            "type": "tag",
+            "begin": s["begin"],
+            "content": {"type": "json_schema", "json_schema": s["schema"]},
+            "end": s["end"],
+        }
         for s in structures
-    )
+    ]
+    return {"type": "triggered_tags", "triggers": triggers, "tags": tags}
 
 
-def _is_format(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    required = _FORMATS.get(value.get("type"))  # type: ignore[arg-type]
-    if required is None or not all(isinstance(value.get(key), kind) for key, kind in required.items()):
-        return False
-    inner = [value["content"]] if "content" in required else []
-    inner += [item for key in ("elements", "tags") if key in required for item in value[key]]
-    if "tags" in required and not all(isinstance(t, dict) and "begin" in t for t in value["tags"]):
-        return False
-    return all(_is_format({"type": "tag", **item} if "tags" in required else item) for item in inner)
+def _normal(value: Any) -> dict[str, Any] | None:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in _FORMATS:
+        return None
+    required, optional = _FORMATS[kind]
+    result: dict[str, Any] = {"type": kind}
+    for key, types in required:
+        if not isinstance(value.get(key), types):
+            return None
+        result[key] = value[key]
+    result.update((key, value.get(key, default)) for key, default in optional.items())
+    if "content" in result:
+        result["content"] = _normal(result["content"])
+        return result if result["content"] is not None else None
+    for key in ("elements", "tags"):
+        if key in result:
+            items = [
+                {"type": "tag", **item} if key == "tags" and isinstance(item, dict) else item
+                for item in result[key]
+            ]
+            result[key] = [_normal(item) for item in items]
+            if not result[key] or None in result[key]:
+                return None
+    return result

@@ -1,0 +1,110 @@
+"""The Jinja dialect of chat templates (contract C.4): environment, compiling, rendering."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from renderd.model.content_format import ContentFormat, detect_content_format
+from renderd.wire.errors import bad_request
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's own text for training. Here its body is simply rendered."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Plain JSON. Jinja's own filter escapes HTML, which no model was trained on."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _raise_exception(message: Any) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+@dataclass(frozen=True)
+class CompiledTemplate:
+    """A template ready to render. `variables`: the names it takes from outside; `mentions_developer`: it
+    knows the developer role; `mentions_content`: it prints what messages contain."""
+
+    template: jinja2.Template
+    variables: frozenset[str]
+    content_format: ContentFormat
+    mentions_developer: bool
+    mentions_content: bool
+
+    def render(self, variables: Mapping[str, Any]) -> str:
+        """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
+        try:
+            return self.template.render(variables)
+        except RecursionError as error:
+            raise bad_request(str(error)) from None
+        except Exception as error:  # a template can make any Python operation fail
+            raise bad_request(_reason(error)) from None
+
+
+@lru_cache(maxsize=32)
+def compile_template(source: str) -> CompiledTemplate:
+    """Compile a template; templates in use stay compiled. Raises ApiError 400 for a syntax error."""
+    try:
+        tree = _ENVIRONMENT.parse(source)
+        template = _ENVIRONMENT.from_string(source)
+        variables = frozenset(find_undeclared_variables(tree))
+    except jinja2.TemplateError as error:
+        raise bad_request(_reason(error)) from None
+    except (RecursionError, SyntaxError, ValueError, MemoryError) as error:
+        raise bad_request(f"The chat template cannot be compiled: {error}") from None
+    return CompiledTemplate(
+        template=template,
+        variables=variables,
+        content_format=detect_content_format(tree),
+        mentions_developer='"developer"' in source or "'developer'" in source,
+        mentions_content="content" in source,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Jinja's message without the place in the template."""
+    return str(error.message or "") if isinstance(error, jinja2.TemplateError) else str(error)

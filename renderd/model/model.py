@@ -1,0 +1,84 @@
+"""A model as renderd needs it: tokenizer, templates, limits and defaults. Loaded once, never changed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from renderd.model.config import ModelConfig
+from renderd.model.files import fetch, read_json
+from renderd.model.generation import eos_token_ids, generation_defaults, output_cap
+from renderd.model.limits import max_model_len, text_config
+from renderd.model.template_kwargs import check_effort_map
+from renderd.model.templates import ChatTemplates, load_named_templates, server_template
+from renderd.model.tokenizer import Tokenizer, load_tokenizer, tokenizer_config
+from renderd.wire.errors import unknown_model
+
+
+class Model:
+    """What render and derender share.
+
+    `name`: directory or hub id as given. `served_names`: names that requests may use. `max_model_len`:
+    context window in tokens. `hf_config`: config.json. `generation_defaults`: sampling defaults by request
+    field. `output_cap`: output tokens that no request may exceed. `eos_token_ids`: every token that ends an
+    answer.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        templates: ChatTemplates,
+        hf_config: dict[str, Any],
+        max_model_len: int,
+        generation_defaults: dict[str, Any],
+        output_cap: int | None,
+        eos_token_ids: frozenset[int],
+    ) -> None:
+        self.config = config
+        self.name = config.model
+        self.served_names = list(config.served_model_name) or [config.model]
+        self.tokenizer = tokenizer
+        self.templates = templates
+        self.hf_config = hf_config
+        self.model_type: str | None = hf_config.get("model_type")
+        self.max_model_len = max_model_len
+        self.generation_defaults = generation_defaults
+        self.output_cap = output_cap
+        self.eos_token_ids = eos_token_ids
+        size = text_config(hf_config).get("vocab_size")
+        self.max_token_id = max(tokenizer.max_id, size - 1 if isinstance(size, int) else -1)
+        self._any_name = os.environ.get("VLLM_SKIP_MODEL_NAME_VALIDATION", "0") in ("1", "true", "True")
+
+    def check_name(self, name: str | None) -> None:
+        """Raises ApiError 404 unless `name` is absent, empty or served here (contract A.4)."""
+        if name and name not in self.served_names and not self._any_name:
+            raise unknown_model(name, self.served_names)
+
+
+def load_model(config: ModelConfig) -> Model:
+    """Load a model's files. Raises ValueError with one clear sentence for whatever is missing or wrong."""
+    check_effort_map(config.reasoning_effort_map)
+    model_dir = fetch(config.model, config.revision, config.hf_token, config.download_dir)
+    tokenizer_dir = model_dir
+    if config.tokenizer and config.tokenizer != config.model:
+        revision = config.tokenizer_revision or config.revision
+        tokenizer_dir = fetch(config.tokenizer, revision, config.hf_token, config.download_dir)
+    if not (model_dir / "config.json").is_file():
+        raise ValueError(f"The model '{config.model}' has no config.json.")
+    hf_config = read_json(model_dir / "config.json")
+    tokenizer = load_tokenizer(tokenizer_dir)
+    named = load_named_templates(tokenizer_dir, tokenizer_config(tokenizer_dir))
+    defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)
+    return Model(
+        config=config,
+        tokenizer=tokenizer,
+        templates=ChatTemplates(
+            named, server_template(config.chat_template, named), config.trust_request_chat_template
+        ),
+        hf_config=hf_config,
+        max_model_len=max_model_len(config.max_model_len, hf_config),
+        generation_defaults=defaults,
+        output_cap=output_cap(config.generation_config, config.override_generation_config, defaults),
+        eos_token_ids=eos_token_ids(model_dir, hf_config, tokenizer.eos_token_id),
+    )

@@ -1,0 +1,153 @@
+"""tokenizer.json as `tokenizers` reads it, with the special tokens that transformers would see. No
+transformers here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from renderd.model.files import read_json
+
+_ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_CLASS_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "Llama": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+    "Gemma": {
+        "bos_token": "<bos>",
+        "eos_token": "<eos>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+    "Qwen2": {"eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>", "pad_token": "<|endoftext|>"},
+    "GPT2": {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
+}
+"""Special tokens that a tokenizer class has when its config does not mention them."""
+
+
+class Tokenizer:
+    """Text to ids and back. Immutable after construction; truncation and padding are always off.
+
+    `special_tokens`: the tokens with a role, by the name under which templates see them (`bos_token`, ...).
+    `special_ids`: the ids that a detokenizer leaves out when it skips special tokens.
+    `max_piece_chars`: length of the longest vocabulary entry.
+    """
+
+    def __init__(self, hf: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
+        hf.no_truncation()
+        hf.no_padding()
+        self.hf = hf
+        self.special_tokens = _special_tokens(config)
+        listed = [*self.special_tokens.values(), *_extra_special_tokens(config)]
+        _mark_special(hf, listed)
+        self.max_piece_chars = max(map(len, hf.get_vocab(with_added_tokens=True)), default=1)
+        self.size = hf.get_vocab_size(with_added_tokens=True)
+        self.max_id = max(hf.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.eos_token_id = self.token_id(self.special_tokens.get("eos_token", ""))
+        ids = {self.token_id(text) for text in listed}
+        self.special_ids = frozenset(i for i in ids if i is not None)
+        self._frame = _frame(hf)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
+        # Unlike `encode`, the batch call lets other threads run, and computes no offsets.
+        return self.hf.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
+
+    def encode_with_offsets(
+        self, text: str, add_special_tokens: bool
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids and the characters of `text` that each covers."""
+        encoding = self.hf.encode_batch([text], add_special_tokens=add_special_tokens)[0]
+        return encoding.ids, encoding.offsets
+
+    def frame(self, add_special_tokens: bool) -> tuple[list[int], list[int]]:
+        """The ids that `add_special_tokens` puts before and behind every text."""
+        return self._frame if add_special_tokens else ([], [])
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """Text of token ids; ids outside the vocabulary give nothing."""
+        return self.hf.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def token_id(self, text: str) -> int | None:
+        """The id of `text` if it is exactly one vocabulary entry."""
+        return self.hf.token_to_id(text)
+
+    def piece(self, token_id: int) -> str | None:
+        """The vocabulary entry of an id as the vocabulary spells it; None for an unknown id."""
+        if not 0 <= token_id <= self.max_id:
+            return None
+        return self.hf.id_to_token(token_id)
+
+    def join(self, pieces: list[str]) -> str:
+        """Text of vocabulary entries."""
+        decoder = self.hf.decoder
+        return " ".join(pieces) if decoder is None else decoder.decode(pieces)
+
+
+def _frame(hf: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    if hf.num_special_tokens_to_add(is_pair=False) == 0:
+        return [], []
+    encoding = hf.encode("a")
+    own = [i for i, added in enumerate(encoding.special_tokens_mask) if not added]
+    return encoding.ids[: own[0]], encoding.ids[own[-1] + 1 :]
+
+
+def load_tokenizer(model_dir: Path) -> Tokenizer:
+    """The tokenizer in a directory. Raises ValueError if it has no tokenizer.json that can be read."""
+    path = model_dir / "tokenizer.json"
+    if not path.is_file():
+        raise ValueError(
+            f"The tokenizer of '{model_dir}' has no tokenizer.json, the only format that is supported."
+        )
+    try:
+        hf = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise ValueError(f"tokenizer.json of '{model_dir}' cannot be read: {error}") from error
+    return Tokenizer(hf, tokenizer_config(model_dir))
+
+
+def tokenizer_config(model_dir: Path) -> dict[str, Any]:
+    """tokenizer_config.json over special_tokens_map.json."""
+    return {
+        **read_json(model_dir / "special_tokens_map.json"),
+        **read_json(model_dir / "tokenizer_config.json"),
+    }
+
+
+def _content(token: Any) -> str | None:
+    """A special token is written as its text or as an object that holds it."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) and token else None
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    name = str(config.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer")
+    extra = config.get("extra_special_tokens")
+    values = {
+        **_CLASS_DEFAULTS.get(name, {}),
+        **{role: config[role] for role in _ROLES if role in config},
+        **(extra if isinstance(extra, dict) else {}),
+    }
+    order = [role for role in _ROLES if role in values] + [role for role in values if role not in _ROLES]
+    return {role: text for role in order if (text := _content(values[role])) is not None}
+
+
+def _extra_special_tokens(config: Mapping[str, Any]) -> list[str]:
+    extra = config.get("additional_special_tokens") or config.get("extra_special_tokens")
+    return [text for token in extra if (text := _content(token))] if isinstance(extra, list) else []
+
+
+def _mark_special(hf: tokenizers.Tokenizer, texts: Sequence[str]) -> None:
+    """A token with a role is a special token even where tokenizer.json does not flag it."""
+    flagged = {token.content for token in hf.get_added_tokens_decoder().values() if token.special}
+    missing = [text for text in dict.fromkeys(texts) if text not in flagged]
+    if missing:
+        hf.add_special_tokens(
+            [tokenizers.AddedToken(text, special=True, normalized=False) for text in missing]
+        )

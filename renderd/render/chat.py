@@ -1,0 +1,222 @@
+"""Chat request -> GenerateRequest (contract B and C)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parsers import Family
+from renderd.model import Model
+from renderd.model.jinja import CompiledTemplate, compile_template
+from renderd.model.template_kwargs import effective_kwargs
+from renderd.render.constraint import requested_constraint, tool_constraint
+from renderd.render.conversation import build_conversation, count_tool_calls, has_media
+from renderd.render.ids import base_id
+from renderd.render.options import RenderOptions
+from renderd.render.prompt import Offsets, Truncation, render_text, tokenize_text
+from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
+from renderd.wire.chat import (
+    ChatCompletionRequest,
+    NamedToolChoice,
+    tool_choice_dict,
+    tool_choice_kind,
+    tool_dicts,
+)
+from renderd.wire.decode import rule_error
+from renderd.wire.errors import bad_request
+from renderd.wire.generate import GenerateRequest, ParseContext
+
+
+@dataclass(frozen=True)
+class Server:
+    """What rendering needs to know of the server."""
+
+    model: Model
+    family: Family | None
+    options: RenderOptions
+    marker_ids: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids and, if asked for, the characters that each covers."""
+
+    ids: list[int]
+    offsets: Offsets | None = None
+
+
+def render_chat(server: Server, request: ChatCompletionRequest, header_id: str | None) -> GenerateRequest:
+    """What an engine needs to answer the request. Raises ApiError 400 or 404."""
+    model, family = server.model, server.family
+    model.check_name(request.model)
+    if request.use_beam_search:
+        raise bad_request("Beam search is not supported by the render endpoint")
+    _check_tool_choice(request, family)
+    check_template_rights(
+        server, request.chat_template, request.chat_template_kwargs, request.mm_processor_kwargs
+    )
+    field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
+    requested_tokens: int | None = getattr(request, field)
+    check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
+    tools = tool_dicts(request)
+    kwargs = effective_kwargs(
+        request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map
+    )
+    kv_params = dict(request.kv_transfer_params or {})
+    given = _given_ids(request, kv_params, model)
+    prompt = (
+        Prompt(given)
+        if given is not None
+        else _render_prompt(server, request, tools, kwargs, requested_tokens)
+    )
+    requested = requested_constraint(request)
+    kind = tool_choice_kind(request)
+    skip_special_tokens, constraint = request.skip_special_tokens, requested
+    if family is not None:
+        forced = family.skip_special_tokens(bool(tools), kind)
+        skip_special_tokens = skip_special_tokens if forced is None else forced
+        demanded = tool_constraint(request, tools, family.structural_tag, server.options, requested)
+        constraint = requested if demanded is None else demanded
+    if not prompt.ids:
+        raise bad_request("No token_ids rendered")
+    prompt_logprobs = request.prompt_logprobs
+    if prompt_logprobs is None and request.echo:
+        prompt_logprobs = request.top_logprobs or 0
+    with_logprobs = bool(request.logprobs) and not request.logprob_token_ids
+    resolved = Resolved(
+        n=1 if request.n is None else request.n,
+        max_tokens=resolve_max_tokens(
+            model, len(prompt.ids), requested_tokens, request.truncate_prompt_tokens
+        ),
+        logprobs=(request.top_logprobs or 0) if with_logprobs else None,
+        prompt_logprobs=prompt_logprobs,
+        skip_special_tokens=skip_special_tokens,
+        constraint=constraint,
+    )
+    has_reasoning = family is not None and family.has_reasoning
+    return GenerateRequest(
+        request_id="chatcmpl-" + base_id(header_id, request.request_id),
+        token_ids=prompt.ids,
+        token_offsets=prompt.offsets,
+        features=None,
+        content_parts=None,
+        sampling_params=sampling_params(request, model.generation_defaults, resolved),
+        model=request.model,
+        reasoning_ended=_reasoning_ended(server, request, prompt.ids, kwargs),
+        reasoning_parser_kwargs={"chat_template_kwargs": kwargs} if has_reasoning else None,
+        return_token_ids=request.return_token_ids,
+        output_mode="tokens",
+        parse_context=ParseContext(
+            tools=tools,
+            tool_choice=tool_choice_dict(request),
+            parallel_tool_calls=request.parallel_tool_calls,
+            include_reasoning=request.include_reasoning,
+            chat_template_kwargs=kwargs,
+            history_tool_call_cnt=count_tool_calls(request.messages),
+        ),
+        stream=bool(request.stream),
+        stream_options=request.stream_options if request.stream else None,
+        cache_salt=request.cache_salt,
+        priority=request.priority,
+        kv_transfer_params=kv_params or None,
+        ec_transfer_params=request.ec_transfer_params or None,
+    )
+
+
+def check_template_rights(server: Server, template: Any, kwargs: Any, mm_kwargs: Any) -> None:
+    """Raises ApiError 400 if the request brings what this server takes from its own command line only."""
+    server.model.templates.check_trust(template, kwargs)
+    if mm_kwargs and not server.options.trust_request_mm_kwargs:
+        raise rule_error(
+            "Per-request mm_processor_kwargs are disabled by default because they can change multimodal "
+            "preprocessing "
+            "resource usage. Start the server with --trust-request-mm-kwargs only when requests come from "
+            "trusted "
+            "clients.",
+            "mm_processor_kwargs",
+        )
+
+
+def chat_text(
+    server: Server,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    requested_template: Any,
+    kwargs: dict[str, Any],
+) -> str:
+    """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""
+    model = server.model
+    with_tools = bool(kwargs.get("tools", tools))
+    template: CompiledTemplate = compile_template(model.templates.choose(requested_template, with_tools))
+    wanted = model.config.chat_template_content_format
+    content_format = template.content_format if wanted == "auto" else wanted
+    conversation = build_conversation(
+        messages, content_format, template.mentions_developer, model.served_names[0]
+    )
+    return render_text(model, template, conversation, tools, kwargs)
+
+
+def _render_prompt(
+    server: Server,
+    request: ChatCompletionRequest,
+    tools: list[dict[str, Any]] | None,
+    kwargs: dict[str, Any],
+    requested_tokens: int | None,
+) -> Prompt:
+    if server.options.exclude_tools_when_tool_choice_none and request.tool_choice == "none":
+        tools = None
+    template = request.chat_template or kwargs.get("chat_template")
+    text = chat_text(server, request.messages, tools, template, kwargs)
+    truncation = truncation_of(
+        server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
+    )
+    with_offsets = bool(request.return_token_offsets)
+    return Prompt(*tokenize_text(server.model, text, request.add_special_tokens, truncation, with_offsets))
+
+
+def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: int | None) -> Truncation:
+    """The request's truncation; -1 stands for all but the one token that the answer needs (contract C.5)."""
+    if limit == -1:
+        limit = model.max_model_len - (0 if requested_tokens == 0 else 1)
+    return Truncation(limit, side)
+
+
+def _check_tool_choice(request: ChatCompletionRequest, family: Family | None) -> None:
+    """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3)."""
+    choice = request.tool_choice
+    if not request.tools or choice is None or choice == "none" or (family is not None and family.has_tools):
+        return
+    if choice == "auto":
+        raise bad_request(
+            '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+        )
+    shown = f'function "{choice.function.name}"' if isinstance(choice, NamedToolChoice) else f'"{choice}"'
+    raise bad_request(f"tool_choice={shown} requires --tool-call-parser to be set")
+
+
+def _given_ids(request: ChatCompletionRequest, kv_params: dict[str, Any], model: Model) -> list[int] | None:
+    """Prompt ids that came with the request; they replace templating and tokenization (contract C.6). Taken
+    out of `kv_params`."""
+    ids = kv_params.pop("prompt_token_ids", None)
+    if ids is None or request.echo or has_media(request.messages):
+        return None
+    where = "kv_transfer_params.prompt_token_ids"
+    if not isinstance(ids, list) or not ids or not all(type(i) is int and i >= 0 for i in ids):
+        raise rule_error(
+            "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers.",
+            where,
+        )
+    if max(ids) > model.max_token_id:
+        raise rule_error(f"Token id {max(ids)} is out of vocabulary", where)
+    return ids
+
+
+def _reasoning_ended(
+    server: Server, request: ChatCompletionRequest, ids: list[int], kwargs: dict[str, Any]
+) -> bool | None:
+    """Whether the answer starts behind its reasoning (contract B.5)."""
+    if not request.include_reasoning:
+        return True
+    if server.family is None:
+        return None
+    return server.family.reasoning_ended(ids, server.marker_ids, kwargs)

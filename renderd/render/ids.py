@@ -1,0 +1,15 @@
+"""Request ids (contract B.5)."""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+
+def base_id(header: str | None, field: str | msgspec.UnsetType) -> str:
+    """The part of the id behind its prefix: the X-Request-Id header, else the request's own, else 16 random
+    hex digits (the low half of a random UUID)."""
+    if header is not None:
+        return header
+    return field if isinstance(field, str) else uuid.uuid4().hex[16:]

@@ -1,0 +1,15 @@
+"""What the command line says of rendering (contract H)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """Flags of the server; whether a tool parser may be used is said by the family it gives to `Renderer`."""
+
+    exclude_tools_when_tool_choice_none: bool = False
+    tool_strict_level: Literal["auto", "function", "parameter"] | None = None
+    trust_request_mm_kwargs: bool = False

@@ -1,0 +1,49 @@
+"""Bodies in, bodies out: what the server calls."""
+
+from __future__ import annotations
+
+import msgspec
+
+from parsers import Family
+from renderd.model import Model
+from renderd.render.chat import Server, render_chat
+from renderd.render.completion import render_completion
+from renderd.render.options import RenderOptions
+from renderd.render.tokenize import detokenize, tokenize
+from renderd.wire.chat import decode_chat_request
+from renderd.wire.completion import decode_completion_request
+from renderd.wire.decode import parse_object
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Renderer:
+    """Renders requests for one model and one pair of parsers. Holds no state: may be called from many
+    threads.
+
+    Every method takes a request body and returns the body of a 200 answer; raises ApiError for any other.
+    """
+
+    def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
+        markers = family.markers if family is not None else ()
+        ids = {marker: model.tokenizer.token_id(marker) for marker in markers}
+        marker_ids = {marker: i for marker, i in ids.items() if i is not None}
+        self._server = Server(model, family, options, marker_ids)
+
+    def chat(self, body: bytes, request_id: str | None) -> bytes:
+        """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
+        request = decode_chat_request(parse_object(body))
+        return _encode(render_chat(self._server, request, request_id))
+
+    def completion(self, body: bytes, request_id: str | None) -> bytes:
+        """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
+        request = decode_completion_request(parse_object(body))
+        return _encode(render_completion(self._server.model, request, request_id))
+
+    def tokenize(self, body: bytes) -> bytes:
+        """`/tokenize`."""
+        return _encode(tokenize(self._server, parse_object(body)))
+
+    def detokenize(self, body: bytes) -> bytes:
+        """`/detokenize`."""
+        return _encode(detokenize(self._server, parse_object(body)))

@@ -1,0 +1,79 @@
+"""`/tokenize` and `/detokenize` (contract A.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from renderd.render.chat import Server, chat_text, check_template_rights
+from renderd.render.prompt import encode
+from renderd.wire.api import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeChatRequest,
+    TokenizeCompletionRequest,
+    TokenizeResponse,
+)
+from renderd.wire.chat import Tool, tool_dict
+from renderd.wire.decode import convert, rule_error, validation_error
+from renderd.wire.errors import ApiError
+from renderd.wire.messages import read_messages
+
+_MAX_ID = 2**63 - 1
+
+
+def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
+    """Token ids of a text or of a conversation, without any limit of length. Raises ApiError 400 or 404."""
+    if raw.get("add_generation_prompt") and raw.get("continue_final_message"):
+        raise rule_error("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    request = _read(raw)
+    model = server.model
+    model.check_name(request.model)
+    ids, _ = encode(model, _text(server, request), request.add_special_tokens)
+    pieces = [model.tokenizer.piece(i) or "" for i in ids] if request.return_token_strs else None
+    return TokenizeResponse(len(ids), model.max_model_len, ids, pieces)
+
+
+def detokenize(server: Server, raw: dict[str, Any]) -> DetokenizeResponse:
+    """The text of token ids, special tokens included. Raises ApiError 400 or 404."""
+    request = convert(raw, DetokenizeRequest)
+    for index, token_id in enumerate(request.tokens):
+        if not 0 <= token_id <= _MAX_ID:
+            raise validation_error(f"body.tokens.{index}", f"Input should be from 0 to {_MAX_ID}")
+    server.model.check_name(request.model)
+    known = [i for i in request.tokens if i <= server.model.tokenizer.max_id]
+    return DetokenizeResponse(server.model.tokenizer.decode(known))
+
+
+def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionRequest:
+    """The chat form if the body can be read so."""
+    if "messages" not in raw:
+        return convert(raw, TokenizeCompletionRequest)
+    try:
+        request = convert(raw, TokenizeChatRequest)
+        request.messages = read_messages(request.messages, "body.messages")
+        return request
+    except ApiError as error:
+        try:
+            return convert(raw, TokenizeCompletionRequest)
+        except ApiError:
+            raise error from None
+
+
+def _text(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str:
+    if isinstance(request, TokenizeCompletionRequest):
+        return request.prompt
+    check_template_rights(
+        server, request.chat_template, request.chat_template_kwargs, request.mm_processor_kwargs
+    )
+    tools = request.tools and [tool_dict(tool) for tool in convert(request.tools, list[Tool], "body.tools")]
+    kwargs: dict[str, Any] = dict(server.model.config.default_chat_template_kwargs)
+    for layer in (
+        request.chat_template_kwargs or {},
+        {
+            "add_generation_prompt": request.add_generation_prompt,
+            "continue_final_message": request.continue_final_message,
+        },
+    ):
+        kwargs.update((key, value) for key, value in layer.items() if value is not None and value != "auto")
+    template = request.chat_template or kwargs.get("chat_template")
+    return chat_text(server, request.messages, tools or None, template, kwargs)
