@@ -18,13 +18,15 @@ _LIMITS = {"VLLM_MAX_STOP_STRINGS": 4, "VLLM_MAX_COMPLETION_PROMPTS": 1024}
 
 def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Services:
     """Load the model and set up both directions. Raises StartupError."""
+    for name, default in _LIMITS.items():
+        environment_int(name, default)
+    family = _family(config)
     try:
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:
         raise StartupError(str(error)) from error
-    family = _family(config, model)
-    for name, default in _LIMITS.items():
-        environment_int(name, default)
+    if family is not None:
+        _check_tokens(config, model)
     render_options = RenderOptions(
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
@@ -63,30 +65,34 @@ def _model_config(config: ServerConfig) -> ModelConfig:
     )
 
 
-def _family(config: ServerConfig, model: Model) -> parsers.Family | None:
-    """The parsers, which must find their tokens in the vocabulary (contract H). Raises StartupError.
-
-    A tool parser counts only where it is enabled (contract B.3).
-    """
+def _family(config: ServerConfig) -> parsers.Family | None:
+    """The parsers, None if there are none. Raises StartupError."""
     if config.enable_auto_tool_choice and config.tool_call_parser is None:
         raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
-    reasoning = config.reasoning_parser
-    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
+    reasoning, tools = _parser_names(config)
     if reasoning is None and tools is None:
         return None
     try:
-        parts = [
-            ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning)),
-            ("--tool-call-parser", tools, parsers.build(tools=tools)),
-        ]
-        family = parsers.build(reasoning, tools)
+        return parsers.build(reasoning, tools)
     except parsers.UnknownParserError as error:
         raise StartupError(str(error)) from error
-    for flag, name, part in parts:
-        missing = sorted(token for token in part.required_tokens if model.tokenizer.token_id(token) is None)
+
+
+def _parser_names(config: ServerConfig) -> tuple[str | None, str | None]:
+    """Reasoning and tool parser. A tool parser counts only where it is enabled (contract B.3)."""
+    return config.reasoning_parser, config.tool_call_parser if config.enable_auto_tool_choice else None
+
+
+def _check_tokens(config: ServerConfig, model: Model) -> None:
+    """Parsers must find their tokens in the vocabulary. Raises StartupError."""
+    reasoning, tools = _parser_names(config)
+    for flag, name, family in (
+        ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning)),
+        ("--tool-call-parser", tools, parsers.build(tools=tools)),
+    ):
+        missing = sorted(token for token in family.required_tokens if model.tokenizer.token_id(token) is None)
         if missing:
             tokens = ", ".join(map(repr, missing))
             raise StartupError(
                 f"{flag} {name} cannot be used with the tokenizer of '{model.name}': it has no token {tokens}"
             )
-    return family

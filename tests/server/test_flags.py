@@ -94,7 +94,8 @@ def test_flags_of_vllm_without_effect_are_reported() -> None:
     line = (
         "m --dtype half -tp 2 -tp=4 --tensor_parallel_size=2 --no-enable-prefix-caching "
         "--enable-prefix-caching --disable-log-stats --trust-remote-code -cc.mode=3 "
-        "--compilation-config.level 3 --lora-modules a=b c=d --max-num-seqs 8 --enforce-eager --gpu-memory-utilization 0.9 --port 80"
+        "--compilation-config.level 3 --lora-modules a=b c=d --max-num-seqs 8 "
+        "--enforce-eager --gpu-memory-utilization 0.9 --port 80"
     )
     config, ignored = parse(line.split())
     assert (config.model, config.port) == ("m", 80)

@@ -1,0 +1,235 @@
+"""`renderd serve` as a process: start, refusal to start, signals, sockets, TLS, logs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from golden.models import model_path
+
+from .running import refused, running
+
+DATA = Path(__file__).parent / "data"
+QWEN = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def test_without_a_model_the_carried_one_is_served() -> None:
+    with running() as server:
+        assert server.post("/v1/chat/completions/render", CHAT).json()["token_ids"]
+        start = "".join(server.log)
+        assert "renderd 0.1.0 serves" in start
+        assert (
+            "reasoning parser none, tool parser none, chat template of the tokenizer, max_model_len" in start
+        )
+        assert start.count("ready on http://127.0.0.1:") == 1
+        assert server.stop() == 0
+
+
+def test_flags_say_what_is_served() -> None:
+    flags = ("--served-model-name", "a", "b", "--max-model-len", "4k", "--dtype", "half", "-tp", "2", *QWEN)
+    with running(str(model_path("qwen3")), *flags) as server:
+        start = "".join(server.log)
+        assert (
+            "serves " + str(model_path("qwen3")) + " as a, b: reasoning parser qwen3, tool parser hermes"
+            in start
+        )
+        assert "max_model_len 4000" in start
+        assert [line for line in server.log if line.startswith("WARNING")] == [
+            "WARNING:  vLLM flags without effect here: --dtype -tp\n"
+        ]
+        models = server.get("/v1/models").json()["data"]
+        assert [(card["id"], card["max_model_len"]) for card in models] == [("a", 4000), ("b", 4000)]
+
+
+def test_a_chat_travels_through_render_and_derender() -> None:
+    with running(str(model_path("qwen3")), *QWEN) as server:
+        rendered = server.post("/v1/chat/completions/render", CHAT, **{"X-Request-Id": "rid"}).json()
+        assert rendered["request_id"] == "chatcmpl-rid"
+        output = "<think>\nhm\n</think>\n\nhello<|im_end|>"
+        ids = server.post("/tokenize", {"prompt": output}).json()["tokens"]
+        assert server.post("/detokenize", {"tokens": ids}).json() == {"prompt": output}
+        body = {"prompt_token_ids": rendered["token_ids"], "chat_request": CHAT}
+        response = {"request_id": "r", "choices": [{"index": 0, "token_ids": ids}]}
+        answer = server.post("/v1/chat/completions/derender", body | {"generate_response": response}).json()
+        message = answer["choices"][0]["message"]
+        assert (message["reasoning"], message["content"]) == ("\nhm\n", "\n\nhello")
+        state, reasoning, content = None, "", ""
+        for position, token_id in enumerate(ids):
+            choice = {"index": 0, "token_ids": [token_id]}
+            if position == len(ids) - 1:
+                choice["finish_reason"] = "stop"
+            chunk = {"request_id": "r", "choices": [choice]}
+            call = body | {"stream": True, "generate_chunk": chunk, "stream_state": state}
+            answer = server.post("/v1/chat/completions/derender", call).json()
+            state = answer["stream_state"]
+            delta = answer["chunk"]["choices"][0]["delta"]
+            reasoning += delta["reasoning"] or ""
+            content += delta["content"] or ""
+        assert (reasoning, content) == ("\nhm\n", "\n\nhello")
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "says"),
+    [
+        ("qwen3", ["--enable-auto-tool-choice"], "--enable-auto-tool-choice requires --tool-call-parser"),
+        ("qwen3", ["--reasoning-parser", "nope"], "nope (chosen from "),
+        ("qwen3", ["--enable-auto-tool-choice", "--tool-call-parser", "nope"], "nope (chosen from "),
+        (
+            "qwen3",
+            ["--enable-auto-tool-choice", "--tool-call-parser", "llama3_json"],
+            "--tool-call-parser llama3_json cannot be used with the tokenizer of '{model}': "
+            "it has no token '<|python_tag|>'",
+        ),
+        ("llama3_1", ["--reasoning-parser", "deepseek_r1"], "--reasoning-parser deepseek_r1 cannot be used"),
+        ("qwen3", ["--chat-template", "nope.jinja"], "nope.jinja"),
+        ("qwen3", ["--max-model-len", "1000M"], "--max-model-len"),
+        (
+            "qwen3",
+            ["--reasoning-effort-map", '{"a":"b"}'],
+            "--reasoning-effort-map has unknown efforts ['a']",
+        ),
+        ("qwen3", ["--ssl-certfile", "nope.pem"], "the TLS files cannot be used"),
+        ("qwen3", ["--middleware", "nope.Nope"], "--middleware nope.Nope cannot be imported"),
+        ("qwen3", ["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:0"),
+    ],
+)
+def test_refusals_to_start(model: str, flags: list[str], says: str) -> None:
+    path = str(model_path(model))
+    status, line = refused(path, *flags)
+    assert status == 1
+    assert line.startswith("renderd serve: error: ")
+    assert says.replace("{model}", path) in line
+
+
+def test_a_model_that_is_not_there() -> None:
+    status, line = refused("./no/such/model")
+    assert status == 1
+    assert line.startswith("renderd serve: error: ") and "./no/such/model" in line
+
+
+def test_a_taken_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, line = refused("--host", "127.0.0.1", "--port", str(port))
+    assert (status, line) == (
+        1,
+        f"renderd serve: error: cannot listen on 127.0.0.1:{port}: Address already in use",
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_MAX_N_SEQUENCES", "VLLM_MAX_STOP_STRINGS"]
+)
+def test_wrong_environment_variables(name: str) -> None:
+    status, line = refused(env={name: "many"})
+    assert status == 1
+    assert line == f"renderd serve: error: the environment variable {name} must be a whole number, not 'many'"
+
+
+def test_a_parser_that_is_not_enabled_is_not_looked_for() -> None:
+    with running(str(model_path("qwen3")), "--tool-call-parser", "nope") as server:
+        assert "tool parser none" in "".join(server.log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_let_requests_finish(number: signal.Signals) -> None:
+    prompt = "many words and 数字 12345 " * 200_000
+    with running() as server:
+        answers: list[httpx2.Response] = []
+        thread = threading.Thread(target=lambda: answers.append(server.post("/tokenize", {"prompt": prompt})))
+        thread.start()
+        time.sleep(0.3)
+        assert thread.is_alive()
+        server.process.send_signal(number)
+        thread.join()
+        assert answers[0].status_code == 200 and answers[0].json()["count"] > 200_000
+        assert server.process.wait(timeout=10) == 0
+
+
+def test_long_work_does_not_hold_up_probes() -> None:
+    prompt = "many words and 数字 12345 " * 200_000
+    with running() as server:
+        thread = threading.Thread(target=lambda: server.post("/tokenize", {"prompt": prompt}))
+        thread.start()
+        time.sleep(0.3)
+        start = time.monotonic()
+        assert server.get("/health").status_code == 200
+        waited = time.monotonic() - start
+        assert thread.is_alive()
+        assert waited < 0.2
+        thread.join()
+
+
+def test_keys_from_the_environment() -> None:
+    with running(env={"VLLM_API_KEY": "one"}) as server:
+        assert server.get("/v1/models").status_code == 401
+        assert server.get("/v1/models", authorization="Bearer one").status_code == 200
+    with running("--api-key", "two", env={"VLLM_API_KEY": "one"}) as server:
+        assert server.get("/v1/models", authorization="Bearer one").status_code == 401
+        assert server.get("/v1/models", authorization="Bearer two").status_code == 200
+
+
+def test_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    for _ in range(2):  # the second finds what the first left behind
+        with running("--uds", str(path)) as server:
+            assert server.url == f"unix:{path}"
+            with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as client:
+                assert client.get("http://renderd/health").status_code == 200
+
+
+def test_tls(tmp_path: Path) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    key.write_bytes((DATA / "key.pem").read_bytes())
+    cert.write_bytes((DATA / "cert.pem").read_bytes())
+    trust = ssl.create_default_context(cafile=str(cert))
+    files = ("--ssl-keyfile", str(key), "--ssl-certfile", str(cert))
+    with running(*files, "--enable-ssl-refresh") as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        assert httpx2.get(server.url + "/health", verify=trust).status_code == 200
+        cert.write_bytes(cert.read_bytes())
+        deadline = time.monotonic() + 20
+        while "loaded the TLS files again" not in "".join(server.log):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert httpx2.get(server.url + "/health", verify=trust).status_code == 200
+    with running(*files, "--ssl-cert-reqs", "2", "--ssl-ca-certs", str(cert)) as server:
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(server.url + "/health", verify=trust)
+        trust.load_cert_chain(cert, key)
+        assert httpx2.get(server.url + "/health", verify=trust).status_code == 200
+
+
+def test_access_lines() -> None:
+    with running("--disable-access-log-for-endpoints", "/health") as server:
+        for path in ("/health", "/health?x=1", "/version"):
+            server.get(path)
+        server.stop()
+        lines = [line for line in server.log if "GET /" in line]
+        assert len(lines) == 1 and '"GET /version HTTP/1.1" 200' in lines[0]
+    with running("--disable-uvicorn-access-log") as server:
+        server.get("/version")
+        server.stop()
+        assert not [line for line in server.log if "GET /" in line]
+
+
+def test_idle_connections_are_closed_after_the_keep_alive_time() -> None:
+    with running(env={"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "1"}) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(b"GET /load HTTP/1.1\r\nhost: x\r\n\r\n")
+            received = connection.recv(65536)
+            start = time.monotonic()
+            while connection.recv(65536):
+                pass
+            assert 0.5 < time.monotonic() - start < 5
+        assert json.loads(received.partition(b"\r\n\r\n")[2] or b'{"server_load":0}') == {"server_load": 0}
