@@ -89,7 +89,7 @@ class StopSearch:
         if found is not None:
             self.matched, end = found
             self.held = []
-            return _cut(lexemes, end if self._include else end - len(self.matched), behind=self._include)
+            return _cut(lexemes, end if self._include else end - len(self.matched), end)
         held = 0 if final else max(_overlap(text, stop) for stop in self._stops)
         released, self.held = _split(lexemes, len(text) - held)
         return released
@@ -132,19 +132,20 @@ def _overlap(text: str, stop: str) -> int:
     return matched
 
 
-def _cut(lexemes: list[Lexeme], end: int, *, behind: bool) -> list[Lexeme]:
-    """The lexemes before `end`; what is left of one is text. `behind`: empty ones at `end` are left out."""
+def _cut(lexemes: list[Lexeme], end: int, match_end: int) -> list[Lexeme]:
+    """The lexemes before `end`. Text tokens from there to the end of the match were sampled: they stay, empty."""
     kept: list[Lexeme] = []
     position = 0
     for lexeme in lexemes:
-        if behind and position == end:
+        if position >= match_end:
             break
-        if position + len(lexeme) > end:
-            if position < end:
-                part = lexeme[: end - position]
-                kept.append(Rest(part) if isinstance(lexeme, Rest) else str(part))
-            break
-        kept.append(lexeme)
+        if position + len(lexeme) <= end:
+            kept.append(lexeme)
+        elif position < end:
+            part = lexeme[: end - position]
+            kept.append(Rest(part) if isinstance(lexeme, Rest) else str(part))
+        elif not isinstance(lexeme, Marker | Special | Rest):
+            kept.append("")
         position += len(lexeme)
     return kept
 

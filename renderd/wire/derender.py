@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -100,6 +101,8 @@ def decode_field(value: Raw, type: Any, loc: str) -> Any:
 
 _MAP = msgspec.json.Decoder(dict[str, Raw])
 _NULL = b"null"
+_fields = cache(fields)
+_decoder = cache(msgspec.json.Decoder)
 
 
 def _split(body: bytes) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def _bind_stream(values: dict[str, Any], type: type[S], batch: type[msgspec.Stru
 def _bind(values: dict[str, Any], type: type[S]) -> S:
     loc = f"body.{type.__name__}"
     found: dict[str, Any] = {}
-    for field in fields(type):
+    for field in _fields(type):
         if field.name in values:
             found[field.name] = _field(values[field.name], field, f"{loc}.{field.name}")
         elif field.required:
@@ -137,7 +140,7 @@ def _bind(values: dict[str, Any], type: type[S]) -> S:
 
 
 def _field(value: Any, field: FieldInfo, loc: str) -> Any:
-    null = value is None or (isinstance(value, Raw) and bytes(value) == _NULL)
+    null = value is None or (isinstance(value, Raw) and memoryview(value) == _NULL)
     if null and field.default is None:
         return None
     if field.type == Raw | None:
@@ -147,15 +150,11 @@ def _field(value: Any, field: FieldInfo, loc: str) -> Any:
     return _convert(value, field.type, loc)
 
 
-_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
 def _convert(value: Any, type: Any, loc: str) -> Any:
     """`value`, JSON text or Python value, as `type`; what strict decoding refuses is read again leniently."""
     if isinstance(value, Raw):
-        decoder = _DECODERS.setdefault(type, msgspec.json.Decoder(type))
         try:
-            return decoder.decode(value)
+            return _decoder(type).decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             value = parse_json(bytes(value))
     return convert(value, type, loc)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Literal
 
 import msgspec
+
+
+def random_id() -> str:
+    """16 hexadecimal digits, the low half of a random UUID (contract B.5)."""
+    return uuid.uuid4().hex[16:]
 
 
 class ParseContext(msgspec.Struct):
@@ -87,10 +93,10 @@ class GenerateChoice(msgspec.Struct):
     logprobs: ChoiceLogprobs | None = None
 
 
-class GenerateResponse(msgspec.Struct):
+class GenerateResponse(msgspec.Struct, kw_only=True):
     """A finished answer of a tokens-only engine."""
 
-    request_id: str
+    request_id: str = msgspec.field(default_factory=random_id)
     choices: list[GenerateChoice]
     model: str | None = None
     created: int | None = None
@@ -118,10 +124,10 @@ class GenerateChunkChoice(msgspec.Struct):
     logprobs: ChoiceLogprobs | None = None
 
 
-class GenerateChunk(msgspec.Struct):
+class GenerateChunk(msgspec.Struct, kw_only=True):
     """One `data:` event of a tokens-only engine."""
 
-    request_id: str
+    request_id: str = msgspec.field(default_factory=random_id)
     choices: list[GenerateChunkChoice]
     usage: GenerateUsage | None = None
     output_mode: Literal["tokens"] = "tokens"
