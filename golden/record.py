@@ -2,8 +2,8 @@
 
     python -m golden.record [--server NAME ...] [--case ID ...] [--stale]
 
-Per server configuration it starts one coupled `vllm serve`, which also has the routes of a tokens-only engine,
-then one `vllm launch render`. Formats and the meaning of each field: golden/README.md.
+Per server configuration it starts one coupled `vllm serve`, which also has a tokens-only engine's routes, then
+one `vllm launch render`. Formats and the meaning of each field: golden/README.md.
 """
 
 from __future__ import annotations
@@ -175,7 +175,10 @@ def ask_render(client: Client, case: Json) -> Json:
 
 
 def ask_derender(client: Client, case: Json, recording: Json) -> Json:
-    """vLLM's own derender answers to what its engine generated: batch, and streamed one event a call."""
+    """vLLM's own derender answers to what its engine generated.
+
+    Batch always; streamed, one event a call, where it is the only stream or where its states are wanted.
+    """
     path, request = f"{PATHS[case['api']]}/derender", case["request"]
     generated, prompt_ids = recording["generate"], recording["prompt_token_ids"]
     if case["api"] == "chat":
@@ -194,8 +197,8 @@ def ask_derender(client: Client, case: Json, recording: Json) -> Json:
         }
     status, answer = client.post(path, {"model": request.get("model"), **body})
     result: Json = {"derender_batch": {"status": status, "body": answer}}
-    if case["api"] == "completion" and len(generated) > 1:
-        return result  # each prompt has a stream of its own: nothing that a single prompt does not show
+    if case.get("coupled", True) and not case.get("keep_states"):
+        return result
     stream: list[Json] = []
     states: dict[int, Json] = {}
     one = recording["generate_sse"] if case["api"] == "chat" else recording["generate_sse"][0]
