@@ -66,6 +66,8 @@ def markdown(lines: Sequence[Cells], targets: Sequence[str]) -> str:
     head = ["", targets[0], *(name for other in targets[1:] for name in (other, f"{other} / {targets[0]}"))]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for label, values, written in lines:
+        if all(value is None for value in values.values()):
+            continue
         first = values.get(targets[0])
         cells = [label, _cell(first, written)]
         for other in targets[1:]:

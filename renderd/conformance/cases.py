@@ -35,10 +35,16 @@ class Case(msgspec.Struct):
 
     def text(self, choice: int) -> str:
         """The characters that the engine generated for a choice; empty when the case gives ids alone."""
-        output = self.output or {}
-        if output.get("choices"):
-            output = output["choices"][choice]
+        output = self._output(choice)
         return str(output["text"]) if "text" in output else "".join(output.get("pieces") or [])
+
+    def pieces(self, choice: int) -> list[str]:
+        """The same in the pieces that were made tokens one by one; none when the case does not give pieces."""
+        return list(self._output(choice).get("pieces") or [])
+
+    def _output(self, choice: int) -> Json:
+        output = self.output or {}
+        return output["choices"][choice] if output.get("choices") else output
 
 
 class Recording(msgspec.Struct):

@@ -116,7 +116,8 @@ class Judge:
             if verdict.entry is not None:
                 yield Finding(what, verdict.entry.id)
             else:
-                yield Finding("; ".join([what, *verdict.why_not]))
+                shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
+                yield Finding("; ".join([what, *verdict.why_not]) + shown)
 
 
 def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:

@@ -204,6 +204,13 @@ def unknown_tool(evidence: Evidence) -> str | None:
     return None if set(found) - names else f"the recorded calls {found} are of tools that the request has"
 
 
+def call_from_lookalike(evidence: Evidence) -> str | None:
+    pieces = evidence.case.pieces(evidence.choice)
+    if not pieces or any(_MARKUP.search(piece) for piece in pieces):
+        return "the output is not given in pieces none of which holds markup whole"
+    return None if list(_calls(evidence.recorded_choice())) else "no call was recorded"
+
+
 def finish_contradicts_calls(evidence: Evidence) -> str | None:
     choice = evidence.recorded_choice()
     calls, finish = list(_calls(choice)), choice.get("finish_reason")
@@ -255,6 +262,7 @@ DEFECTS: dict[str, Check] = {
     "invalid_json_arguments": invalid_json_arguments,
     "arguments_break_schema": arguments_break_schema,
     "unknown_tool": unknown_tool,
+    "call_from_lookalike": call_from_lookalike,
     "finish_contradicts_calls": finish_contradicts_calls,
     "reasoning_miscounted": reasoning_miscounted,
     "server_error": server_error,

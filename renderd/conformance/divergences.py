@@ -93,10 +93,17 @@ def _same(wanted: Any, got: Any) -> bool:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the entries say to a difference: `entry` allows it, or why those that name its place do not."""
+    """What the entries say to a difference.
+
+    Attributes:
+        entry: the one that allows it.
+        why_not: why those that name its place do not.
+        shown: what an entry could rightly say of it: names of defects, "superset".
+    """
 
     entry: Divergence | None
     why_not: list[str] = []
+    shown: list[str] = []
 
 
 class Divergences:
@@ -149,7 +156,10 @@ class Divergences:
                 else:
                     self._used[entry.id].add(case.id)
                     return Verdict(entry)
-        return Verdict(None, why_not)
+        evidence = Evidence(
+            case, recording, where, recorded, difference.path, difference.want, difference.got
+        )
+        return Verdict(None, why_not, _shown(evidence))
 
     def stale(self, asked: Iterable[Case], known: Iterable[Case]) -> list[str]:
         """Entries that no answer needed. A sentence each.
@@ -166,6 +176,13 @@ class Divergences:
                 if named and named <= asked_names and not named & self._used[entry.id]:
                     found.append(f"divergence {entry.id}: {pattern} does not differ (any more)")
         return found
+
+
+def _shown(evidence: Evidence) -> list[str]:
+    # Of a pair of names for one check only the name that fits.
+    other = "stream_differs_from_batch" if evidence.where == "batch" else "batch_differs_from_stream"
+    checks = {**DEFECTS, "superset": superset}
+    return [name for name, check in checks.items() if name != other and check(evidence) is None]
 
 
 def check_entry(entry: Divergence, cases: Iterable[Case], recordings: Mapping[str, Recording]) -> list[str]:

@@ -46,6 +46,8 @@ def differences(results: Iterable[Result], verbose: bool) -> str:
                 if finding.declared and not verbose:
                     continue
                 label = f"declared by {finding.declared}" if finding.declared else "FAIL"
-                what = finding.what if verbose or len(finding.what) <= 240 else f"{finding.what[:240]} ..."
+                what = finding.what
+                if not verbose and len(what) > 400:
+                    what = f"{what[:300]} ... {what[-80:]}"
                 lines.append(f"{label}  {result.case.id}  {check}: {what}")
     return "\n".join(lines)

@@ -57,6 +57,12 @@ FINISH = "choices[0].finish_reason"
 COUNT = "usage.completion_tokens_details.reasoning_tokens"
 
 
+def spelled(*pieces: str, **message: Any) -> Evidence:
+    shown = evidence(FINISH, "", choice("tool_calls", **message))
+    shown.case.output = {"pieces": list(pieces)}
+    return shown
+
+
 def counted(tokens: int, **message: Any) -> Any:
     return choice(**message) | {"usage": {"completion_tokens_details": {"reasoning_tokens": tokens}}}
 
@@ -75,6 +81,7 @@ SHOWN = [
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"days": "3"}')))),
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"place": "{}"}')))),
     ("unknown_tool", evidence(CALLS, "", choice(tool_calls=calls("{}", name="other")))),
+    ("call_from_lookalike", spelled("<", "tool", ">{}", tool_calls=calls("{}"))),
     ("finish_contradicts_calls", evidence(FINISH, "", choice("tool_calls"))),
     ("finish_contradicts_calls", evidence(FINISH, "", choice("stop", tool_calls=calls("{}")))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
@@ -97,6 +104,9 @@ NOT_SHOWN = [
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"days": 3, "any": "x"}')))),
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"place": null}')))),
     ("unknown_tool", evidence(CALLS, "", choice(tool_calls=calls("{}")))),
+    ("call_from_lookalike", spelled("<tool>", "{}", tool_calls=calls("{}"))),
+    ("call_from_lookalike", spelled("<", "tool", ">{}")),
+    ("call_from_lookalike", spelled(tool_calls=calls("{}"))),
     ("finish_contradicts_calls", evidence(FINISH, "", choice("length", tool_calls=calls("{}")))),
     (
         "finish_contradicts_calls",
