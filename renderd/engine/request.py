@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from renderd.wire.decode import convert, parse_object, rule_error, validation_error
 from renderd.wire.errors import ApiError, bad_request, schema_error
+from renderd.wire.ranges import check_ranges
 
 MAX_CHOICES = 256
 """Choices of one request, vLLM's default number of sequences in a batch."""
@@ -97,36 +97,17 @@ def decode_request(body: bytes) -> tuple[EngineRequest, SamplingParams]:
     return request, params
 
 
-_RANGES: tuple[tuple[str, Callable[[float], bool], str, bool], ...] = (
-    # field, whether a value is in range, what the value must be, whether the error names the field
-    ("n", lambda v: v >= 1, "at least 1", False),
-    ("presence_penalty", lambda v: -2 <= v <= 2, "in [-2, 2]", False),
-    ("frequency_penalty", lambda v: -2 <= v <= 2, "in [-2, 2]", False),
-    ("repetition_penalty", lambda v: v > 0, "greater than zero", False),
-    ("temperature", lambda v: abs(v) != float("inf") and v == v, "a finite number", True),
-    ("temperature", lambda v: v >= 0, "non-negative", True),
-    ("temperature", lambda v: v <= 2, "in [0, 2]", True),
-    ("top_p", lambda v: 0 < v <= 1, "in (0, 1]", True),
-    ("top_k", lambda v: v >= -1, "0 (disable), or at least 1", False),
-    ("min_p", lambda v: 0 <= v <= 1, "in [0, 1]", False),
-    ("max_tokens", lambda v: v >= 1, "at least 1", True),
-    ("min_tokens", lambda v: v >= 0, "greater than or equal to 0", False),
-    ("logprobs", lambda v: v >= -1, "non-negative or -1", True),
-    ("prompt_logprobs", lambda v: v >= -1, "non-negative or -1", True),
-    ("stream_interval", lambda v: v >= 1, "at least 1", True),
-)
-
-
 def check_params(params: SamplingParams, mode: str, vocabulary: int) -> None:
     """Refuse what a tokens-only engine refuses: values out of range and whatever needs a tokenizer.
 
     `vocabulary` is the number of token ids. Raises ApiError 400 of type "BadRequestError".
     """
-    for name, in_range, wanted, named in _RANGES:
-        value = getattr(params, name)
-        if isinstance(value, int | float) and not in_range(value):
-            message = f"{name} must be {wanted}, got {value}."
-            raise rule_error(message, name, value=value) if named else bad_request(message)
+    numbers = {
+        name: value for name, value in structs.asdict(params).items() if isinstance(value, int | float)
+    }
+    check_ranges(numbers)
+    if params.temperature == 0 and params.n > 1:
+        raise bad_request(f"n must be 1 when using greedy sampling, got {params.n}.")
     limit = 16 if params.max_tokens is UNSET else params.max_tokens  # the default that the schema shows
     if limit is not None and params.min_tokens > limit:
         raise bad_request(

@@ -247,6 +247,7 @@ def test_schema_errors(http: TestClient, request_body: Any, param: str) -> None:
     [
         ({"n": 0}, "n must be at least 1, got 0.", None),
         ({"n": 257}, "sampling_params.n must be at most the server's max_num_seqs (256), got 257.", None),
+        ({"n": 2, "temperature": 0}, "n must be 1 when using greedy sampling, got 2.", None),
         ({"temperature": -1}, "temperature must be non-negative, got -1.0.", "temperature"),
         ({"top_p": 0}, "top_p must be in (0, 1], got 0.0.", "top_p"),
         ({"top_k": -2}, "top_k must be 0 (disable), or at least 1, got -2.", None),
