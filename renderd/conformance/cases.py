@@ -34,12 +34,12 @@ class Case(msgspec.Struct):
     areas: list[str] = []
 
     def text(self, choice: int) -> str:
-        """The characters that the engine generated for a choice; empty when the case gives ids alone."""
+        """The characters that the engine generated for a choice; none when the case gives ids alone."""
         output = self._output(choice)
         return str(output["text"]) if "text" in output else "".join(output.get("pieces") or [])
 
     def pieces(self, choice: int) -> list[str]:
-        """The same in the pieces that were made tokens one by one; none when the case does not give pieces."""
+        """The pieces of them that were made tokens one by one; none when the case gives no pieces."""
         return list(self._output(choice).get("pieces") or [])
 
     def _output(self, choice: int) -> Json:
@@ -51,7 +51,8 @@ class Recording(msgspec.Struct):
     """What the reference answered to a case. What was not asked is None.
 
     Attributes:
-        status, render: the render route's answer, be it an error. An "http" case has `body` and `headers`.
+        status, render: the render route's answer, be it an error.
+        status, headers, body: the answer to an "http" case; of the headers some.
         generate: the finished tokens-mode answer (a list of them for completions): what derender is fed.
         generate_sse: the same as the engine streamed it, text of the event stream.
         batch, stream: the coupled server's answer and its events.

@@ -126,7 +126,7 @@ def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
     yield from judge.compare("render", parsed(answer), RENDER)
 
 
-def check_http(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
+def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -> Iterator[Finding]:
     """The answer of any route to a request given as it goes over the wire."""
     request = case.request
     body: bytes | None = request["text"].encode() if "text" in request else None
@@ -135,6 +135,10 @@ def check_http(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
     headers = request.get("headers", {"Content-Type": "application/json"} if body is not None else {})
     answer = server.client.send(request["method"], request["path"], body, headers)
     yield from judge.compare("http", parsed(answer), HTTP)
+    for name, want in recording.headers.items():
+        got = answer.headers.get(name)
+        if got is None or got.partition(";")[0] != want.partition(";")[0]:
+            yield Finding(f"header {name}: recorded {want!r}, got {got!r}")
 
 
 ROUTES = {"chat": "chat/completions", "completion": "completions"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
+    headers: Message = Message()
 
     def json(self) -> Any:
         return msgspec.json.decode(self.body)
@@ -50,7 +52,7 @@ class Client:
         try:
             self._connection.request(method, self._root + path, body, headers)
             response = self._connection.getresponse()
-            return Answer(response.status, response.read())
+            return Answer(response.status, response.read(), response.headers)
         except http.client.HTTPException as failure:
             self._connection.close()
             if isinstance(failure, http.client.RemoteDisconnected | http.client.CannotSendRequest):

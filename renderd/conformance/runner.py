@@ -62,18 +62,15 @@ def replay(
     divergences: Divergences,
     server: str,
     wanted: Callable[[Case], bool] = lambda case: True,
-    progress: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
     """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
     asked = Server(client, served_model(client), recorded_model(golden, server))
     recordings = golden.recordings(server)
-    results = []
-    for case in golden.cases(server):
-        if wanted(case):
-            result = Result(case, _check(asked, divergences, case, recordings.get(case.id)))
-            progress(result)
-            results.append(result)
-    return results
+    return [
+        Result(case, _check(asked, divergences, case, recordings.get(case.id)))
+        for case in golden.cases(server)
+        if wanted(case)
+    ]
 
 
 def _check(
@@ -83,7 +80,7 @@ def _check(
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
     judge = Judge(divergences, case, recording)
     if case.api == "http":
-        return {"http": list(check_http(server, judge, case))}
+        return {"http": list(check_http(server, judge, case, recording))}
     found = {"render": list(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()

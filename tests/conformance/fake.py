@@ -182,6 +182,7 @@ def serving(fake: Fake) -> Iterator[str]:
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Type", "application/json; charset=utf-8")
             self.end_headers()
             self.wfile.write(content)
 

@@ -72,6 +72,17 @@ def test_refusals_are_compared(tmp_path: Path) -> None:
         assert [result.outcome() for result in results] == ["pass", outcome]
 
 
+def test_other_routes_are_compared(tmp_path: Path) -> None:
+    case = {"id": "toy/tokens", "server": fake.SERVER, "api": "http", "areas": ["http"]}
+    case["request"] = {"method": "POST", "path": "/tokenize", "json": {"prompt": "ab"}}
+    good = {"id": "toy/tokens", "headers": {"content-type": "application/json"}, "body": {"tokens": [97, 98]}}
+    other_body = good | {"body": {"tokens": [97]}}
+    other_header = good | {"headers": {"content-type": "text/plain"}}
+    for number, recorded in enumerate((good, other_body, other_header)):
+        results, _ = run(fake.write(tmp_path / str(number), [(case, recorded)]), fake.Fake())
+        assert results[0].outcome("http") == ("fail" if number else "pass")
+
+
 def test_a_case_without_recording_fails(tmp_path: Path) -> None:
     pairs = [PAIRS[0], (PAIRS[1][0], {"id": "toy/other"})]
     results, _ = run(fake.write(tmp_path, pairs), fake.Fake())
