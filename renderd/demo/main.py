@@ -171,7 +171,7 @@ async def _batch(http: httpx2.AsyncClient, engine: EngineClient) -> dict[str, An
     for call in message["tool_calls"] or []:
         print(f"                tool call   {call['function']['name']}({call['function']['arguments']})")
     print(f"                finish_reason {answer['choices'][0]['finish_reason']}")
-    print(f"                usage       {_json(answer['usage'])}")
+    print(f"                usage       {_json(_without_nulls(answer['usage']))}")
     return answer
 
 
@@ -206,12 +206,15 @@ def _show(event: dict[str, Any], chunk: dict[str, Any], state_bytes: int) -> Non
     token_ids = [token for choice in event["choices"] for token in choice["token_ids"]]
     news: dict[str, Any] = {}
     for choice in chunk["choices"]:
-        news |= {key: value for key, value in choice["delta"].items() if value}
-        if choice["finish_reason"]:
-            news["finish_reason"] = choice["finish_reason"]
-    if chunk.get("usage"):
-        news["usage"] = chunk["usage"]
-    print(f"   {_json(token_ids):22} -> {_json(news)[:120]:70}  state {state_bytes}")
+        news |= choice["delta"] | {"finish_reason": choice["finish_reason"]}
+    news["usage"] = chunk.get("usage")
+    print(f"   {_json(token_ids):20} -> {_json(_without_nulls(news)):66}  state {state_bytes}")
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 async def _render(http: httpx2.AsyncClient, chat: dict[str, Any]) -> bytes:
