@@ -52,8 +52,12 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     if request.use_beam_search:
         raise bad_request("Beam search is not supported by the render endpoint")
     _check_tool_choice(request, family)
-    check_template_rights(
-        server, request.chat_template, request.chat_template_kwargs, request.mm_processor_kwargs
+    check_rights(
+        server,
+        request.chat_template,
+        request.chat_template_kwargs,
+        request.media_io_kwargs,
+        request.mm_processor_kwargs,
     )
     field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
     requested_tokens: int | None = getattr(request, field)
@@ -123,18 +127,24 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     )
 
 
-def check_template_rights(server: Server, template: Any, kwargs: Any, mm_kwargs: Any) -> None:
+def check_rights(
+    server: Server, template: Any, kwargs: Any, media_io_kwargs: Any, mm_processor_kwargs: Any
+) -> None:
     """Raises ApiError 400 if the request brings what this server takes from its own command line only."""
     server.model.templates.check_trust(template, kwargs)
-    if mm_kwargs and not server.options.trust_request_mm_kwargs:
-        raise rule_error(
-            "Per-request mm_processor_kwargs are disabled by default because they can change multimodal "
-            "preprocessing "
-            "resource usage. Start the server with --trust-request-mm-kwargs only when requests come from "
-            "trusted "
-            "clients.",
-            "mm_processor_kwargs",
-        )
+    if server.options.trust_request_mm_kwargs:
+        return
+    for name, value, effect in (
+        ("media_io_kwargs", media_io_kwargs, "media loading"),
+        ("mm_processor_kwargs", mm_processor_kwargs, "preprocessing"),
+    ):
+        if value:
+            raise rule_error(
+                f"Per-request {name} are disabled by default because they can change multimodal {effect} "
+                "resource usage. Start the server with --trust-request-mm-kwargs only when clients are "
+                "trusted.",
+                name,
+            )
 
 
 def chat_text(

@@ -6,19 +6,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from parsers.tags import Format, TagModel, build_tag, json_schema
 from renderd.render.options import RenderOptions
 from renderd.wire.chat import ChatCompletionRequest, NamedToolChoice, tool_choice_kind
-from renderd.wire.errors import bad_request
 from renderd.wire.sampling import SamplingFields
-from renderd.wire.structured import StructuredOutputs, tag_format
-
-Constraint = dict[str, Any]
-
-_KINDS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
-_PRIVATE = {"_backend": None, "_backend_was_auto": False}  # vLLM sends these two as well
+from renderd.wire.structured import (
+    Constraint,
+    StructuredOutputs,
+    check_constraint,
+    constraint_of,
+    tag_format,
+)
 
 
 def requested_constraint(request: SamplingFields) -> Constraint | None:
@@ -27,19 +25,17 @@ def requested_constraint(request: SamplingFields) -> Constraint | None:
     Raises ApiError 400 unless exactly one constraint results.
     """
     own = request.structured_outputs
-    if own is not None:
-        _check_single(_constraint(own))
     form = request.response_format
     if form is None or form["type"] == "text":
-        return None if own is None else _constraint(own)
-    constraint = _constraint(own or StructuredOutputs())
+        return None if own is None else constraint_of(own)
+    constraint = constraint_of(own or StructuredOutputs())
     if form["type"] == "json_object":
         constraint["json_object"] = True
     elif form["type"] == "json_schema":
         constraint["json"] = form["json_schema"].get("schema")
     else:
         constraint["structural_tag"] = json.dumps(_ordered_tag(form))
-    _check_single(constraint)
+    check_constraint(constraint)
     return constraint
 
 
@@ -72,24 +68,7 @@ def tool_constraint(
     )
     if tag is None:
         return None
-    return _constraint(StructuredOutputs(structural_tag=json.dumps(tag)))
-
-
-def _constraint(outputs: StructuredOutputs) -> Constraint:
-    return {**msgspec.structs.asdict(outputs), **_PRIVATE}
-
-
-def _check_single(constraint: Constraint) -> None:
-    count = sum(constraint[kind] is not None for kind in _KINDS)
-    if count == 0:
-        raise bad_request(
-            f"You must use one kind of structured outputs constraint but none are specified: {constraint}"
-        )
-    if count > 1:
-        raise bad_request(
-            f"You can only use one kind of structured outputs constraint but multiple are specified: "
-            f"{constraint}"
-        )
+    return constraint_of(StructuredOutputs(structural_tag=json.dumps(tag)))
 
 
 def _ordered_tag(form: dict[str, Any]) -> dict[str, Any]:

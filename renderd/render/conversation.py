@@ -123,9 +123,8 @@ def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, An
         raise bad_request(f"{model_name} is not a multimodal model")
     if kind is None:
         raise rule_error("Missing 'type' field in multimodal part.", "type")
-    extras = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
     if kind == "tool_reference":
-        return {"type": kind, "name": raw.get("name"), **extras}
+        return {"type": kind, "name": raw.get("name")}
     if kind not in _TEXT_KEYS:
         raise rule_error(
             f"Unsupported chat content part type: {kind!r}. Supported types: {', '.join(_PART_TYPES)}.",
@@ -138,7 +137,7 @@ def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, An
         return None
     if not isinstance(text, str):
         raise rule_error(f"A content part of type {kind!r} needs a string in {key!r}.", key)
-    return _text(text, extras, role)
+    return _text(text, {key: value for key, value in raw.items() if key not in _OWN_KEYS}, role)
 
 
 def _part_type(part: dict[str, Any]) -> str | None:

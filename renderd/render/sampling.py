@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from renderd.model import Model
-from renderd.render.constraint import Constraint
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
-from renderd.wire.sampling import RepetitionDetection, SamplingFields
+from renderd.wire.sampling import SamplingFields
+from renderd.wire.structured import Constraint
 
 _LEAST_TEMPERATURE = 0.01
 _DELTA, _FINAL_ONLY = 1, 2
@@ -94,7 +94,6 @@ def sampling_params(
     if temperature == 0 and resolved.n > 1:
         raise bad_request(f"n must be 1 when using greedy sampling, got {resolved.n}.")
     _check_extra_args(extra_args)
-    _check_repetition(request.repetition_detection)
 
     params: dict[str, Any] = {}
     if resolved.n != 1:
@@ -234,21 +233,3 @@ def _check_extra_args(extra_args: Mapping[str, Any] | None) -> None:
         for item in value if isinstance(value, list) else (value,):
             if isinstance(item, int) and not -(2**63) <= item <= 2**64 - 1:
                 raise rule_error("extra_args integers must be between -2**63 and 2**64 - 1.", "extra_args")
-
-
-def _check_repetition(detection: RepetitionDetection | None) -> None:
-    if detection is None:
-        return
-    largest, smallest = detection.max_pattern_size, detection.min_pattern_size
-    if largest < 0 or smallest < 0 or smallest > largest:
-        raise bad_request(
-            "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. Set "
-            "both to 0 to "
-            "disable repetitive pattern detection."
-        )
-    if largest > 0 and detection.min_count < 2:
-        raise bad_request(
-            "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to "
-            "detect "
-            "repetitive patterns, set max_pattern_size to 0."
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from renderd.render.chat import Server, chat_text, check_template_rights
+from renderd.render.chat import Server, chat_text, check_rights
 from renderd.render.prompt import encode
 from renderd.wire.api import (
     DetokenizeRequest,
@@ -62,8 +62,12 @@ def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionReques
 def _text(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str:
     if isinstance(request, TokenizeCompletionRequest):
         return request.prompt
-    check_template_rights(
-        server, request.chat_template, request.chat_template_kwargs, request.mm_processor_kwargs
+    check_rights(
+        server,
+        request.chat_template,
+        request.chat_template_kwargs,
+        request.media_io_kwargs,
+        request.mm_processor_kwargs,
     )
     tools = request.tools and [tool_dict(tool) for tool in convert(request.tools, list[Tool], "body.tools")]
     kwargs: dict[str, Any] = dict(server.model.config.default_chat_template_kwargs)

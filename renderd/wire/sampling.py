@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from renderd.wire.decode import convert, rule_error, validation_error
-from renderd.wire.structured import ResponseFormat, StructuredOutputs, is_structural_tag
+from renderd.wire.errors import bad_request
+from renderd.wire.structured import (
+    ResponseFormat,
+    StructuredOutputs,
+    check_constraint,
+    constraint_of,
+    is_structural_tag,
+)
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -109,12 +116,11 @@ def check_structural_tag(raw: Raw) -> None:
 
 def check_logprob_counts(raw: Raw, field: str) -> None:
     """Rules 11 to 13 of contract B.2 for `prompt_logprobs` and the API's own count `field`."""
-    for name in ("prompt_logprobs", field):
-        value = raw.get(name)
-        if value is None:
-            continue
+    counts = [(name, raw[name]) for name in ("prompt_logprobs", field) if raw.get(name) is not None]
+    for name, value in counts:
         if not isinstance(value, int | float):
             raise rule_error(f"`{name}` must be an integer.", name, value=value)
+    for name, value in counts:
         if name == "prompt_logprobs" and raw.get("stream") and (value > 0 or value == -1):
             raise rule_error("`prompt_logprobs` are not available when `stream=True`.", name)
         if value < 0 and value != -1:
@@ -178,6 +184,10 @@ def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
         request.vllm_xargs = {
             name: _extra_arg(value, f"{loc}.vllm_xargs.{name}") for name, value in request.vllm_xargs.items()
         }
+    if request.structured_outputs is not None:
+        check_constraint(constraint_of(request.structured_outputs))
+    if request.repetition_detection is not None:
+        _check_repetition(request.repetition_detection)
     if request.stream_options is not None:
         request.stream_options = _with_defaults(request.stream_options, loc)
 
@@ -193,6 +203,22 @@ def _extra_arg(value: Any, loc: str) -> Any:
     if not isinstance(value, str | int | float):
         raise validation_error(loc, "Input should be a string, a number or a list of them")
     return value
+
+
+def _check_repetition(detection: RepetitionDetection) -> None:
+    largest, smallest = detection.max_pattern_size, detection.min_pattern_size
+    if largest < 0 or smallest < 0 or smallest > largest:
+        raise bad_request(
+            "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. Set "
+            "both to 0 to "
+            "disable repetitive pattern detection."
+        )
+    if largest > 0 and detection.min_count < 2:
+        raise bad_request(
+            "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to "
+            "detect "
+            "repetitive patterns, set max_pattern_size to 0."
+        )
 
 
 class _StreamOptions(msgspec.Struct):

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from renderd.wire.errors import bad_request
+
 
 class StructuredOutputs(msgspec.Struct, kw_only=True):
     """A constraint on the answer; at most one of the first five and structural_tag may be set."""
@@ -22,6 +24,29 @@ class StructuredOutputs(msgspec.Struct, kw_only=True):
     disable_additional_properties: bool = False
     whitespace_pattern: str | None = None
     structural_tag: str | None = None
+
+
+Constraint = dict[str, Any]
+"""`structured_outputs` as engines get it: every field of StructuredOutputs and two of vLLM's private ones."""
+
+_KINDS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
+_PRIVATE = {"_backend": None, "_backend_was_auto": False}
+
+
+def constraint_of(outputs: StructuredOutputs) -> Constraint:
+    """The constraint with all its keys."""
+    return {**msgspec.structs.asdict(outputs), **_PRIVATE}
+
+
+def check_constraint(constraint: Constraint) -> None:
+    """Raises ApiError 400 unless exactly one kind of constraint is set."""
+    count = sum(constraint[kind] is not None for kind in _KINDS)
+    if count != 1:
+        must, found = ("must", "none") if count == 0 else ("can only", "multiple")
+        raise bad_request(
+            f"You {must} use one kind of structured outputs constraint but {found} are specified: "
+            f"{constraint}"
+        )
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
