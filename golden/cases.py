@@ -19,17 +19,24 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Server:
-    """A configuration: a model of golden.models and the flags that render server and engine share."""
+    """A configuration: a model of golden.models and the flags that render server and engine share.
+
+    `kind` is "render", or "engine" where the cases are requests to a tokens-only engine.
+    """
 
     name: str
     model: str
     flags: tuple[str, ...]
+    kind: str
 
 
 def load_servers() -> dict[str, Server]:
     """All configurations by name, in the order of golden/servers.toml."""
     tables = tomllib.loads((GOLDEN / "servers.toml").read_text(encoding="utf-8"))
-    return {name: Server(name, table["model"], tuple(table["flags"])) for name, table in tables.items()}
+    return {
+        name: Server(name, table["model"], tuple(table["flags"]), table.get("kind", "render"))
+        for name, table in tables.items()
+    }
 
 
 def load_cases(server: str) -> list[Json]:

@@ -2,8 +2,9 @@
 
     python -m golden.record [--server NAME ...] [--case ID ...] [--stale]
 
-Per server configuration it starts one coupled `vllm serve`, which also has a tokens-only engine's routes, then
-one `vllm launch render`. Formats and the meaning of each field: golden/README.md.
+Per server configuration it starts a coupled `vllm serve`, which also has the routes of a tokens-only engine;
+then a `vllm launch render`. For the configuration of kind "engine" it starts `vllm serve --tokens-only` alone.
+Formats and the meaning of each field: golden/README.md.
 """
 
 from __future__ import annotations
@@ -228,35 +229,42 @@ def ask_derender(client: Client, case: Json, recording: Json) -> Json:
 def record(server: Server, cases: Sequence[Json], reference: oracle.Oracle) -> Iterator[Json]:
     """The recordings of some cases of one configuration. Says on stderr which cases could not be recorded."""
     model = models.fetch(server.model)
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    eos = eos_token_id(model, tokenizer)
-    recorded: dict[str, Json] = {}
-    failed: set[str] = set()
     scripted = [case for case in cases if "output" in case]
-    if scripted:
+    answers: dict[str, Json] = {}
+    if scripted or server.kind == "engine":
         with reference.serve(model, server.flags, LOGS / f"{server.name}-serve.log") as url:
             client = Client(url)
-            for case in scripted:
-                script = Script(case, tokenizer, eos)
-                try:
-                    recorded[case["id"]] = {"token_ids": script.token_ids, **ask_engine(client, case, script)}
-                except (RecordingError, httpx.HTTPError) as error:
-                    failed.add(case["id"])
-                    print(f"{server.name}: {case['id']}: {error}", file=sys.stderr)
+            answers = dict(_ask_engine_all(client, server, scripted, model))
+            if server.kind == "engine":
+                yield from (_head(case) | client.raw(case["request"]) for case in cases)
+                return
     with reference.render(model, server.flags, LOGS / f"{server.name}-render.log") as url:
         client = Client(url)
         for case in cases:
-            if case["id"] in failed:
-                continue
-            recording: Json = {"id": case["id"], "digest": case_digest(case)}
             if case["api"] == "http":
-                recording |= client.raw(case["request"])
-            else:
-                answer = recorded.get(case["id"], {})
-                recording |= ask_render(client, case) | answer
-                if answer:
-                    recording |= ask_derender(client, case, recording)
-            yield recording
+                yield _head(case) | client.raw(case["request"])
+            elif "output" not in case:
+                yield _head(case) | ask_render(client, case)
+            elif case["id"] in answers:
+                recording = _head(case) | ask_render(client, case) | answers[case["id"]]
+                yield recording | ask_derender(client, case, recording)
+
+
+def _ask_engine_all(
+    client: Client, server: Server, cases: Sequence[Json], model: Path
+) -> Iterator[tuple[str, Json]]:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    eos = eos_token_id(model, tokenizer)
+    for case in cases:
+        script = Script(case, tokenizer, eos)
+        try:
+            yield case["id"], {"token_ids": script.token_ids, **ask_engine(client, case, script)}
+        except (RecordingError, httpx.HTTPError) as error:
+            print(f"{server.name}: {case['id']}: {error}", file=sys.stderr)
+
+
+def _head(case: Json) -> Json:
+    return {"id": case["id"], "digest": case_digest(case)}
 
 
 def eos_token_id(model: Path, tokenizer: Tokenizer) -> int:
