@@ -3,7 +3,7 @@
     python -m golden.record [--server NAME ...] [--case ID ...] [--stale]
 
 Per server configuration it starts a coupled `vllm serve`, which also has the routes of a tokens-only engine;
-then a `vllm launch render`. For the configuration of kind "engine" it starts `vllm serve --tokens-only` alone.
+then a `vllm launch render`. For a configuration of kind "engine" it starts `vllm serve --tokens-only` alone.
 Formats and the meaning of each field: golden/README.md.
 """
 
