@@ -3,8 +3,8 @@
 Rooms of this package, from the data inwards:
 
 * `cases`: what golden/ holds, read into memory; `divergences`, `defects`: where answers may differ, and why.
-* `paths`, `compare`: JSON values compared key by key; `assemble`: a stream put together again, its order
-  checked; `chunking`: a finished answer cut into the events that an engine would have streamed.
+* `paths`, `compare`, `rules`: JSON values compared key by key; `assemble`: a stream put together again, its
+  order checked; `chunking`: a finished answer cut into the events that an engine would have streamed.
 * `client`: HTTP; `checks`, `derendering`: what is asked and compared for one case; `runner`: all cases of a
   server; `report`: the table.
 * `main`: `renderd conformance`. `bench`: `renderd bench`, with `measure`, `workload` and `cpu`.

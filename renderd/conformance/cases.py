@@ -78,8 +78,10 @@ class Recording(msgspec.Struct):
         `where` is "render", "http", "batch" (the coupled server's, else derender's) or "stream" (the same,
         put together).
         """
-        if where in ("http", "render"):
-            return answer_or_failure(self.status, self.body if where == "http" else self.render)
+        if where == "http":
+            return answer_or_failure(self.status, readable(self.body, self.headers.get("content-type", "")))
+        if where == "render":
+            return answer_or_failure(self.status, self.render)
         if where == "batch":
             if self.batch is None and self.derender_batch is not None:
                 return answer_or_failure(self.derender_batch["status"], self.derender_batch["body"])
@@ -109,6 +111,17 @@ def sse_events(text: str) -> list[Json]:
     """The JSON events of an event stream, [DONE] left out."""
     data = (line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: "))
     return [msgspec.json.decode(line) for line in data if line != "[DONE]"]
+
+
+def readable(body: Any, content_type: str) -> Any:
+    """A body; of an event stream the events by choice, "" for those of none: choices come in any order."""
+    if not isinstance(body, str) or not content_type.startswith("text/event-stream"):
+        return body
+    events: Json = {}
+    for event in sse_events(body):
+        choices = event.get("choices") or [{"index": ""}]
+        events.setdefault(str(choices[0]["index"]), []).append(event)
+    return events
 
 
 def answer_or_failure(status: int, body: Any) -> Any:

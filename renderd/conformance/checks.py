@@ -8,65 +8,16 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance.cases import Case, Json, Recording, answer_or_failure
+from renderd.conformance.cases import Case, Json, Recording, answer_or_failure, readable
 from renderd.conformance.client import Answer, Client
 from renderd.conformance.compare import (
     Rules,
-    anything,
     differences,
-    identifier,
-    logprob,
-    text,
-    timestamp,
-    unless_null,
 )
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
 from renderd.conformance.paths import ABSENT, show
-
-_LOGPROBS = {f"choices[*].logprobs.content[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")}
-RENDER = Rules({"request_id": identifier, "[*].request_id": identifier}, absent_is_null=False)
-BATCH = Rules(
-    {
-        # The first two are checked on their own, the fingerprint is the engine's (contract F).
-        "id": anything,
-        "model": anything,
-        "system_fingerprint": anything,
-        "created": timestamp,
-        "choices[*].message.tool_calls[*].id": identifier,
-        **_LOGPROBS,
-    },
-    absent_is_null=True,
-)
-_STREAM = {
-    "choices[*].message.content": text,
-    "choices[*].message.reasoning": text,
-    "choices[*].message.tool_calls[*].id": identifier,
-    **_LOGPROBS,
-}
-
-
-def stream_rules(choices: int, own: bool) -> Rules:
-    """Of a stream against the server's own batch answer, or against a recorded stream."""
-    rules = dict(_LOGPROBS if own else _STREAM)
-    if choices > 1:
-        # A sum over all choices, each of which is a stream of its own that knows nothing of the others.
-        rules["usage.completion_tokens_details"] = unless_null
-    return Rules(rules, absent_is_null=True)
-
-
-HTTP = Rules(
-    {
-        "created": timestamp,
-        "chunk.created": timestamp,
-        "data[*].created": timestamp,
-        "data[*].permission[*].created": timestamp,
-        "data[*].permission[*].id": identifier,
-        "data[*].root": anything,  # where the files lie
-        "version": anything,
-    },
-    absent_is_null=False,
-)
+from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -79,11 +30,13 @@ class Finding(msgspec.Struct, frozen=True):
 class Server:
     """A server under test.
 
-    `model` is the name it serves, `recorded_model` the recordings' one: requests are made with the former.
+    `model` is the name it serves, `recorded_model` the recordings' one: requests are made with the former. An
+    `engine` is no render server but a tokens-only engine.
     """
 
-    def __init__(self, client: Client, model: str, recorded_model: str) -> None:
+    def __init__(self, client: Client, model: str, recorded_model: str, engine: bool = False) -> None:
         self.client = client
+        self.engine = engine
         self.model = model
         self.recorded_model = recorded_model
 
@@ -106,7 +59,7 @@ class Judge:
         if want is ABSENT:
             return
         if _failed(want) or _failed(got):
-            where, rules = "error", _ERROR
+            where, rules = "error", ERROR
             want, got = _comparable_failures(want, got)
         for difference in differences(want, got, rules):
             verdict = self._divergences.judge(
@@ -134,7 +87,7 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
         body = msgspec.json.encode(server.renamed(request["json"]))
     headers = request.get("headers", {"Content-Type": "application/json"} if body is not None else {})
     answer = server.client.send(request["method"], request["path"], body, headers)
-    yield from judge.compare("http", parsed(answer), HTTP)
+    yield from judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP)
     for name, want in recording.headers.items():
         got = answer.headers.get(name)
         if got is None or got.partition(";")[0] != want.partition(";")[0]:
@@ -145,12 +98,12 @@ ROUTES = {"chat": "chat/completions", "completion": "completions"}
 
 
 def parsed(answer: Answer) -> Any:
-    """The JSON body, or what `failure` makes of an error. A body that is no JSON is its text."""
+    """The JSON body, or what `failure` makes of an error. A body that is no JSON is its text, or events."""
     try:
         body = answer.json()
     except msgspec.DecodeError:
         body = answer.body.decode(errors="replace")
-    return answer_or_failure(answer.status, body)
+    return answer_or_failure(answer.status, readable(body, answer.headers.get("content-type", "")))
 
 
 def brief(value: Any) -> str:
@@ -159,7 +112,6 @@ def brief(value: Any) -> str:
     return shown if len(shown) <= 400 else f"{shown[:300]} ... {shown[-80:]}"
 
 
-_ERROR = Rules({}, absent_is_null=False)
 _SCHEMA_ERROR = "Bad Request"
 
 

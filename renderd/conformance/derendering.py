@@ -18,11 +18,12 @@ import msgspec
 from renderd.conformance import chunking
 from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
-from renderd.conformance.checks import BATCH, ROUTES, Finding, Judge, Server, brief, parsed, stream_rules
+from renderd.conformance.checks import ROUTES, Finding, Judge, Server, brief, parsed
 from renderd.conformance.client import Answer
 from renderd.conformance.compare import differences
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.paths import show
+from renderd.conformance.rules import BATCH, stream_rules
 
 _CREATED = re.compile(rb'"created":\s*\d+')
 

@@ -64,7 +64,8 @@ def replay(
     wanted: Callable[[Case], bool] = lambda case: True,
 ) -> list[Result]:
     """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
-    asked = Server(client, served_model(client), recorded_model(golden, server))
+    engine = golden.servers[server].get("kind") == "engine"
+    asked = Server(client, served_model(client), recorded_model(golden, server), engine)
     recordings = golden.recordings(server)
     return [
         Result(case, _check(asked, divergences, case, recordings.get(case.id)))

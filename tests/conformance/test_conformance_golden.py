@@ -1,4 +1,4 @@
-"""Every golden case against `renderd serve`, by HTTP: one server configuration after another."""
+"""Every golden case against `renderd serve` or `renderd engine`, by HTTP: configuration by configuration."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ COMMAND = "import sys; from renderd.cli import main; sys.exit(main())"
 
 @contextmanager
 def serving(server: str, log: Path) -> Iterator[str]:
-    """`renderd serve` as a configuration says; its URL."""
+    """The server that a configuration says; its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     table = golden.servers[server]
-    command = [sys.executable, "-c", COMMAND, "serve", str(model_path(table["model"])), *table["flags"]]
+    kind = table.get("kind", "serve")
+    # The scripted engine is tokens-only without being told.
+    flags = [flag for flag in table["flags"] if kind == "serve" or flag != "--tokens-only"]
+    command = [sys.executable, "-c", COMMAND, kind, str(model_path(table["model"])), *flags]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port)],

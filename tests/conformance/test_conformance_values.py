@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from renderd.conformance import chunking
 from renderd.conformance.assemble import Assembly, outline
+from renderd.conformance.cases import readable
 from renderd.conformance.compare import Rules, differences, identifier, text
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 
@@ -29,6 +31,14 @@ def test_paths() -> None:
     for wrong in ("a[", "a[x]", "a]"):
         with pytest.raises(ValueError, match="is no path"):
             parse(wrong)
+
+
+def test_the_events_of_each_choice_are_compared_in_order() -> None:
+    events = [{"choices": [{"index": index}]} for index in (0, 1, 0)] + [{"choices": [], "usage": {}}]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    by_choice = {"0": [events[0], events[2]], "1": [events[1]], "": [events[3]]}
+    assert readable(body, "text/event-stream; charset=utf-8") == by_choice
+    assert readable(body, "text/plain") == body
 
 
 def found(want: Any, got: Any, **rules: Any) -> list[str]:

@@ -1,0 +1,105 @@
+"""Which values are compared otherwise than by equality, by route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from renderd.conformance.compare import (
+    Rule,
+    Rules,
+    anything,
+    identifier,
+    logprob,
+    number,
+    same_length,
+    text,
+    timestamp,
+    unless_null,
+)
+
+_LOGPROBS: dict[str, Rule] = {
+    f"choices[*].logprobs.content[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")
+}
+
+RENDER = Rules({"request_id": identifier, "[*].request_id": identifier}, absent_is_null=False)
+
+BATCH = Rules(
+    {
+        # The first two are checked on their own, the fingerprint is the engine's (contract F).
+        "id": anything,
+        "model": anything,
+        "system_fingerprint": anything,
+        "created": timestamp,
+        "choices[*].message.tool_calls[*].id": identifier,
+        **_LOGPROBS,
+    },
+    absent_is_null=True,
+)
+
+_STREAM: dict[str, Rule] = {
+    "choices[*].message.content": text,
+    "choices[*].message.reasoning": text,
+    "choices[*].message.tool_calls[*].id": identifier,
+    **_LOGPROBS,
+}
+
+
+def stream_rules(choices: int, own: bool) -> Rules:
+    """Of a stream against the server's own batch answer, or against a recorded stream."""
+    rules = dict(_LOGPROBS if own else _STREAM)
+    if choices > 1:
+        # A sum over all choices, each of which is a stream of its own that knows nothing of the others.
+        rules["usage.completion_tokens_details"] = unless_null
+    return Rules(rules, absent_is_null=True)
+
+
+def _stream_state(want: Any, got: Any) -> bool:
+    """Equal, or of the kind that only the server that made it reads."""
+    return bool(want == got) or (isinstance(got, dict) and bool(got.get("parser_state")))
+
+
+HTTP = Rules(
+    {
+        "created": timestamp,
+        "id": identifier,
+        "choices[*].message.tool_calls[*].id": identifier,
+        "stream_state": _stream_state,
+        "chunk.created": timestamp,
+        "chunk.id": identifier,
+        "chunk.choices[*].delta.tool_calls[*].id": identifier,
+        "data[*].created": timestamp,
+        "data[*].permission[*].created": timestamp,
+        "data[*].permission[*].id": identifier,
+        "data[*].root": anything,  # where the files lie
+        "version": anything,
+        **_LOGPROBS,
+        **{f"chunk.{path}": rule for path, rule in _LOGPROBS.items()},
+    },
+    absent_is_null=False,
+)
+"""Of the routes that "http" cases ask."""
+
+_ENGINE: dict[str, Rule] = {
+    "request_id": identifier,
+    "choices[*].logprobs.content[*].logprob": number,
+    "choices[*].logprobs.content[*].rank": anything,
+    "choices[*].logprobs.content[*].top_logprobs": same_length,
+}
+ENGINE = Rules(
+    {
+        "created": timestamp,
+        "prompt_logprobs": same_length,
+        "data[*].created": timestamp,
+        "data[*].permission[*].created": timestamp,
+        "data[*].permission[*].id": identifier,
+        "data[*].root": anything,
+        "version": anything,
+        **_ENGINE,
+        # An event stream: the events of each choice.
+        **{f"*[*].{path}": rule for path, rule in _ENGINE.items()},
+    },
+    absent_is_null=False,
+)
+"""Of an engine's routes: which tokens were likely, and how likely, is the engine's affair."""
+
+ERROR = Rules({}, absent_is_null=False)
