@@ -1,4 +1,4 @@
-"""`/inference/v1/generate` in tokens mode (contract B.5 and G): what render answers and what derender takes."""
+"""`/inference/v1/generate` in tokens mode (contract B.5, G): what render answers and derender takes."""
 
 from __future__ import annotations
 
