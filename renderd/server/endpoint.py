@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from renderd.wire.decode import check_content_type
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 
 logger = logging.getLogger("renderd.server")
 
@@ -40,25 +40,35 @@ class Endpoint:
         self._inline_bytes = inline_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
         try:
-            check_content_type(headers.get("content-type"))
-            body = await _body(headers, receive)
-            if body is None:
-                return
-            request_id = headers.get("x-request-id")
-            if len(body) <= self._inline_bytes:
-                answer = self._handler(body, request_id)
-            else:
-                loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._pool, self._handler, body, request_id)
-        except ApiError as error:
-            await respond(send, error.status, error.body())
+            answer = await self._answer(Headers(scope=scope), receive)
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
-            await respond(send, 500, internal_error().body())
-        else:
-            await respond(send, 200, answer)
+            answer = 500, internal_error().body()
+        if answer is not None:
+            await respond(send, *answer)
+
+    async def _answer(self, headers: Headers, receive: Receive) -> tuple[int, bytes] | None:
+        """Status and body, or None when the client went away."""
+        try:
+            try:
+                check_content_type(headers.get("content-type"))
+                body = await _body(headers, receive)
+                if body is None:
+                    return None
+                return 200, await self._handle(body, headers.get("x-request-id"))
+            except ApiError as error:
+                return error.status, error.body()
+        except (UnicodeEncodeError, OverflowError) as error:
+            # JSON can spell lone surrogates and numbers of any size. Most fields are never looked at closely
+            # enough to mind; where one has to be written out or stored, this is what the client sent.
+            return 400, bad_request(f"The request holds a value that cannot be used: {error}").body()
+
+    async def _handle(self, body: bytes, request_id: str | None) -> bytes:
+        if len(body) <= self._inline_bytes:
+            return self._handler(body, request_id)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._handler, body, request_id)
 
 
 def worker_pool(threads: int | None) -> ThreadPoolExecutor:

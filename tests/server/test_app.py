@@ -118,6 +118,19 @@ def test_errors_of_the_rooms_become_the_envelope(client: TestClient, fakes: Fake
     }
 
 
+@pytest.mark.parametrize(
+    "error",
+    [bad_request("no \ud800 here"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), OverflowError("big")],
+)
+def test_values_that_cannot_be_used_are_the_clients_fault(
+    client: TestClient, fakes: Fakes, error: Exception
+) -> None:
+    fakes.render.error = error
+    answer = client.post("/v1/chat/completions/render", content=b"{}", headers=JSON)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("The request holds a value that cannot be used: ")
+
+
 @pytest.mark.parametrize("size", [2, 100_000])
 def test_defects_are_logged_and_say_nothing(
     client: TestClient, fakes: Fakes, caplog: pytest.LogCaptureFixture, size: int
