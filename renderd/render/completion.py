@@ -95,7 +95,7 @@ def _check_suffix(request: CompletionRequest) -> None:
         return
     if request.echo:
         problem = "Echo is unsupported with suffix."
-    elif request.prompt_embeds is not None:
+    elif request.prompt_embeds:
         problem = "suffix is not supported with prompt_embeds"
     elif request.truncate_prompt_tokens is not None:
         problem = "suffix is not supported with truncate_prompt_tokens"
@@ -108,7 +108,7 @@ def _check_suffix(request: CompletionRequest) -> None:
 
 def _check_embeds(request: CompletionRequest) -> None:
     """Prompt embeddings are no token ids; vLLM too takes them only with a flag. Raises ApiError 400."""
-    if request.prompt_embeds is None:
+    if not request.prompt_embeds:
         return
     if request.echo:
         raise bad_request("Echo is unsupported with prompt embeds.")

@@ -124,7 +124,10 @@ def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, An
     if kind is None:
         raise rule_error("Missing 'type' field in multimodal part.", "type")
     if kind == "tool_reference":
-        return {"type": kind, "name": raw.get("name")}
+        name = raw.get("name")
+        if not isinstance(name, str | None):
+            raise rule_error("A tool_reference needs a string in 'name'.", "name")
+        return {"type": kind, "name": name}
     if kind not in _TEXT_KEYS:
         raise rule_error(
             f"Unsupported chat content part type: {kind!r}. Supported types: {', '.join(_PART_TYPES)}.",

@@ -13,8 +13,19 @@ from renderd.render.tokenize import detokenize, tokenize
 from renderd.wire.chat import decode_chat_request
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
+from renderd.wire.errors import bad_request
 
-_encode = msgspec.json.Encoder().encode
+_ENCODER = msgspec.json.Encoder()
+
+
+def _encode(answer: object) -> bytes:
+    """Raises ApiError 400 for what came with the request and no JSON text can hold."""
+    try:
+        return _ENCODER.encode(answer)
+    except UnicodeEncodeError:
+        raise bad_request("The request contains a lone surrogate where it would be passed on.") from None
+    except RecursionError:
+        raise bad_request("The request is nested too deeply to be passed on.") from None
 
 
 class Renderer:

@@ -48,6 +48,8 @@ def decode_completion_request(raw: dict[str, Any], loc: str = "body") -> Complet
         check(raw)
     request = convert({k: v for k, v in raw.items() if k != "prompts"}, CompletionRequest, loc)
     check_fields(request, raw, loc)
+    if request.max_tokens is None:
+        request.max_tokens = DEFAULT_MAX_TOKENS
     request.prompts = _read_prompts(request.prompt, f"{loc}.prompt")
     return request
 

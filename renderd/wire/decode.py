@@ -69,14 +69,16 @@ def convert(raw: Any, type: type[T], loc: str = "body") -> T:
         raise validation_error(loc, "Field required")
     try:
         return msgspec.convert(raw, type, strict=False)
-    except RecursionError:
-        raise _too_deep() from None
     except msgspec.ValidationError:
-        pass
-    try:  # the cheap conversion refuses some spellings that pydantic takes
+        pass  # perhaps only a spelling that pydantic takes and msgspec does not
+    except (ValueError, RecursionError):
+        raise validation_error(loc, "Input cannot be read") from None
+    try:
         return msgspec.convert(relax(raw, type), type, strict=False)
     except msgspec.ValidationError as error:
         raise _located(str(error), loc) from None
+    except (ValueError, RecursionError):
+        raise validation_error(loc, "Input cannot be read") from None
 
 
 def check_content_type(value: str | None) -> None:
