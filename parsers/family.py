@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar
-from parsers.machine import CompiledRegion, Machine, RequestContext
+from parsers.machine import CompiledRegion, Machine, RequestContext, Table
 from parsers.schema import compile_tools
 from parsers.tags import TagModel
 
@@ -28,7 +28,7 @@ class Family:
     def __init__(self, reasoning: ReasoningGrammar | None, tools: ToolGrammar | None) -> None:
         self.reasoning = reasoning
         self.tools = tools
-        self._tables: dict[tuple[bool, bool, frozenset[str]], dict[str, CompiledRegion]] = {}
+        self._tables: dict[tuple[bool, bool, frozenset[str]], Table] = {}
 
     @property
     def has_reasoning(self) -> bool:
@@ -125,6 +125,7 @@ class Family:
         return RequestContext(
             reasoning=reasoning,
             tools=self.tools is not None and (asked or self._absorbs),
+            asked=self.tools is not None and asked,
             forced=asked and tool_choice in ("required", "named"),
             types=compile_tools(tools) if asked and self.tools and self.tools.typed else {},
             max_undecided=max_undecided,
@@ -132,32 +133,45 @@ class Family:
 
     def start(self, context: RequestContext, token_markers: frozenset[str]) -> Machine:
         """A machine at the first output token. `token_markers`: the markers that will come as `Marker`."""
-        first = "reasoning" if context.reasoning == "open" else self._first(context.tools)
-        return Machine(context, self._table(context, token_markers), first)
+        return Machine(context, self._table(context, token_markers))
 
     def resume(self, context: RequestContext, token_markers: frozenset[str], snapshot: Any) -> Machine:
         """A machine as `Machine.snapshot` left it.
 
         Raises ValueError if the snapshot is not one of this family.
         """
-        return Machine(context, self._table(context, token_markers), "", snapshot)
-
-    def _first(self, tools: bool) -> str:
-        """The region in which content begins."""
-        return self.tools.start if tools and self.tools else "content"
+        return Machine(context, self._table(context, token_markers), snapshot)
 
     @property
     def _absorbs(self) -> bool:
         return all(part.absorbs for part in (self.reasoning, self.tools) if part)
 
-    def _table(self, context: RequestContext, token_markers: frozenset[str]) -> dict[str, CompiledRegion]:
+    def _table(self, context: RequestContext, token_markers: frozenset[str]) -> Table:
         key = (context.reasoning != "off", context.tools, token_markers)
         table = self._tables.get(key)
         if table is None:
-            regions = self._regions(key[0], key[1])
-            table = {name: self._compile(name, region, token_markers) for name, region in regions.items()}
-            self._tables[key] = table
+            table = self._tables[key] = self._compile(*key)
         return table
+
+    def _compile(self, reasoning: bool, tools: bool, token_markers: frozenset[str]) -> Table:
+        part, grammar = self.reasoning, self.tools
+        content = grammar or part
+        regions = {}
+        for name, region in self._regions(reasoning, tools).items():
+            owner = part if name == "reasoning" else content
+            absorbs = owner is not None and owner.absorbs
+            regions[name] = CompiledRegion(name, region, token_markers, absorbs)
+        return Table(
+            regions,
+            start=self._start(tools),
+            strip=grammar is not None and grammar.strip,
+            empty=part is not None and part.empty,
+            counted=(part.start, part.end) if part and part.explicit_count else None,
+        )
+
+    def _start(self, tools: bool) -> str:
+        """The region in which content begins."""
+        return self.tools.start if tools and self.tools else "content"
 
     def _regions(self, reasoning: bool, tools: bool) -> dict[str, Region]:
         grammar = self.tools if tools else None
@@ -168,25 +182,9 @@ class Family:
             regions.update(grammar.regions)
         part = self.reasoning if reasoning else None
         if part:
-            first = self._first(tools)
+            first = self._start(tools)
             ends = tuple(On(marker, first, keep=True) for marker in part.ends)
             regions["reasoning"] = Region(
                 Text.REASONING, (On(part.start, "reasoning"), On(part.end, first), *ends)
             )
         return regions
-
-    def _compile(self, name: str, region: Region, token_markers: frozenset[str]) -> CompiledRegion:
-        reasoning = self.reasoning if name == "reasoning" else None
-        owner = reasoning or self.tools or self.reasoning
-        counting = None
-        if reasoning:
-            counting = reasoning.start if reasoning.explicit_count else ""
-        return CompiledRegion(
-            name,
-            region,
-            token_markers,
-            absorbs=bool(owner and owner.absorbs),
-            strip=bool(self.tools and self.tools.strip),
-            empty=bool(reasoning and reasoning.empty),
-            counting=counting,
-        )

@@ -8,7 +8,7 @@ piece of a marker, whitespace before a possible call, or a call that is not cert
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -33,41 +33,29 @@ _LONGEST_NAME = 1024  # characters; what is longer is no function name
 class RequestContext(msgspec.Struct, array_like=True, frozen=True):
     """What a machine must know of the request. Plain values: it travels in the stream state.
 
-    `reasoning`: "off" parses none, "open" starts inside, "over" starts behind it. `tools`: calls are parsed.
-    `forced`: the request asked for a call, so blank content is none. `types`: parameter types by function,
-    for families whose values are typed by the schema. `max_undecided`: characters held back at most before
-    they are released as content.
+    `reasoning`: "off" parses none, "open" starts inside, "over" starts behind it. `tools`: calls are
+    taken out of the content; `asked`: because the request wants them. `forced`: it insists on one, so
+    blank content is none. `types`: parameter types by function, for families whose values are typed by
+    the schema. `max_undecided`: characters held back at most before they are released as content.
     """
 
     reasoning: Literal["off", "open", "over"] = "off"
     tools: bool = False
+    asked: bool = False
     forced: bool = False
     types: dict[str, dict[str, str]] = {}
     max_undecided: int = 65536
 
 
 class CompiledRegion:
-    """A region of one family for one tokenizer: which markers are text, which are tokens.
+    """A region for one tokenizer: which of its markers are text, which are tokens.
 
-    `absorbs`: special tokens are deleted. `strip`: whitespace before a call is dropped. `empty`: an empty
-    reasoning section is said. `counting`: None if its tokens are no reasoning tokens, a marker if only those
-    after it, else "".
+    `absorbs`: special tokens are deleted.
     """
 
-    __slots__ = ("absorbs", "body", "counting", "empty", "known_names", "name", "on", "scanner", "strip",
-    "text", "then", "to")  # fmt: skip
+    __slots__ = ("absorbs", "body", "known_names", "name", "on", "scanner", "text", "then", "to")
 
-    def __init__(
-        self,
-        name: str,
-        region: Region,
-        token_markers: frozenset[str],
-        *,
-        absorbs: bool,
-        strip: bool,
-        empty: bool,
-        counting: str | None,
-    ) -> None:
+    def __init__(self, name: str, region: Region, token_markers: frozenset[str], absorbs: bool) -> None:
         self.name = name
         self.text = region.text
         self.body: Body | None = region.body
@@ -77,9 +65,21 @@ class CompiledRegion:
         self.on: dict[str, On] = {on.marker: on for on in region.on}
         self.scanner = Scanner(tuple(marker for marker in self.on if marker not in token_markers))
         self.absorbs = absorbs
-        self.strip = strip
-        self.empty = empty
-        self.counting = counting
+
+
+class Table(NamedTuple):
+    """What a machine runs: the regions of a family for one kind of request and one tokenizer.
+
+    `start`: where content begins. `strip`: whitespace before a call is dropped. `empty`: an empty reasoning
+    section is said. `counted`: the markers between which tokens count as reasoning tokens; None if those
+    of the reasoning region do.
+    """
+
+    regions: Mapping[str, CompiledRegion]
+    start: str
+    strip: bool
+    empty: bool
+    counted: tuple[str, str] | None
 
 
 class State(msgspec.Struct, array_like=True):
@@ -87,8 +87,8 @@ class State(msgspec.Struct, array_like=True):
 
     `held`: a piece of a text marker, or the name being read. `raw`: characters since a tentative opener, None
     when all is certain. `blank`: whitespace that a call would swallow. `said`: content since the last call
-    was more than that. `calls`: calls started; `open`: the last one has not ended. `counting`: see
-    `CompiledRegion.counting`. `empty`: no text and no marker came.
+    was more than that. `calls`: calls started; `open`: the last one has not ended. `counting`: the last of
+    `Table.counted` was the first. `idle`: the output has not left its first region.
     """
 
     region: str
@@ -101,7 +101,7 @@ class State(msgspec.Struct, array_like=True):
     open: bool = False
     counting: bool = False
     reasoning_tokens: int = 0
-    empty: bool = True
+    idle: bool = True
     finished: bool = False
     body: Any = None
 
@@ -109,12 +109,12 @@ class State(msgspec.Struct, array_like=True):
 class Machine:
     """One answer being parsed. Make it with `Family.start` or `Family.resume`."""
 
-    def __init__(
-        self, context: RequestContext, table: Mapping[str, CompiledRegion], first: str, snapshot: Any = None
-    ) -> None:
+    def __init__(self, context: RequestContext, table: Table, snapshot: Any = None) -> None:
         self._context = context
         self._table = table
+        self._regions = table.regions
         self._events: list[Event] = []
+        first = "reasoning" if context.reasoning == "open" else table.start
         self._state = State(first) if snapshot is None else self._restore(snapshot)
 
     @property
@@ -124,21 +124,17 @@ class Machine:
 
     def feed(self, lexemes: Iterable[str]) -> list[Event]:
         """Take what each output token gave, one lexeme a token; return what became certain."""
-        state = self._state
         for lexeme in lexemes:
-            region = self._table[state.region]
+            region = self._regions[self._state.region]
             kind = type(lexeme)
-            if kind is Marker:
-                state.empty = False
-                self._marker(lexeme)
-                continue
             if kind is Special:
                 if region.absorbs:
                     continue
                 lexeme = str(lexeme)
-            self._count(region)
-            if lexeme:
-                state.empty = False
+            self._count(region, lexeme)
+            if kind is Marker:
+                self._marker(lexeme)
+            elif lexeme:
                 self._text(lexeme)
         return self._take()
 
@@ -148,7 +144,7 @@ class Machine:
         if state.finished:
             return []
         state.finished = True
-        region = self._table[state.region]
+        region = self._regions[state.region]
         if state.body is not None:
             self._end_body(region, by_marker=False)
         elif state.raw is not None:
@@ -158,7 +154,7 @@ class Machine:
         elif state.held:
             held, state.held = state.held, ""
             self._say(region, held)
-        self._finish_message(self._table[state.region])
+        self._finish_message(self._regions[state.region])
         return self._take()
 
     def snapshot(self) -> Any:
@@ -170,7 +166,7 @@ class Machine:
     def _marker(self, marker: str) -> None:
         """A token of the grammar arrived: no text before it can still become a marker."""
         state = self._state
-        region = self._table[state.region]
+        region = self._regions[state.region]
         if region.body is not None:
             on = None if region.body.literal(state.body) else region.on.get(marker)
             if on is None:
@@ -195,13 +191,12 @@ class Machine:
         if on is not None:
             self._go(region, on)
         else:
-            self._count(region)
             self._say(region, str(marker))
 
     def _text(self, text: str) -> None:
         state = self._state
         while text:
-            region = self._table[state.region]
+            region = self._regions[state.region]
             if region.body is not None:
                 text = self._read_body(region, text)
                 continue
@@ -225,10 +220,8 @@ class Machine:
     def _go(self, region: CompiledRegion, on: On) -> None:
         """Follow a marker out of `region`."""
         state = self._state
-        if on.marker == region.counting:
-            state.counting = True
         if region.text is Text.REASONING and on.to != region.name:
-            self._end_reasoning(region)
+            self._end_reasoning()
         if on.tentative and state.raw is None:
             state.raw = ""
         name = None
@@ -239,20 +232,29 @@ class Machine:
             state.raw += on.marker
         self._enter(on.to, name)
         if on.keep:
-            following = self._table[on.to]
+            following = self._regions[on.to]
             if following.body is None and on.marker in following.on:
                 self._go(following, following.on[on.marker])
             else:
                 self._text(on.marker)
 
     def _enter(self, name: str, function: str | None = None) -> None:
-        self._state.region = name
-        body = self._table[name].body
-        self._state.body = body.start(function) if body is not None else None
+        state = self._state
+        state.idle = state.idle and name == state.region
+        state.region = name
+        body = self._regions[name].body
+        state.body = body.start(function) if body is not None else None
 
-    def _count(self, region: CompiledRegion) -> None:
-        if region.counting == "" or (region.counting and self._state.counting):
-            self._state.reasoning_tokens += 1
+    def _count(self, region: CompiledRegion, lexeme: str) -> None:
+        state = self._state
+        counted = self._table.counted
+        if counted is None:
+            if region.text is Text.REASONING and not (type(lexeme) is Marker and lexeme in region.on):
+                state.reasoning_tokens += 1
+        elif type(lexeme) is Marker and lexeme in counted:
+            state.counting = lexeme == counted[0]
+        elif state.counting:
+            state.reasoning_tokens += 1
 
     # calls
 
@@ -340,8 +342,9 @@ class Machine:
         state.calls += 1
         state.open = True
         state.raw = None
-        state.blank = ""
         state.said = False
+        if self._table.strip:
+            state.blank = ""
 
     def _end_call(self) -> None:
         self._state.open = False
@@ -355,7 +358,7 @@ class Machine:
         state.held = ""
         self._enter("content")
         self._events.append(Anomaly("markup_in_content", len(raw)))
-        self._say_content(self._table["content"], raw)
+        self._say_content(raw)
 
     # what goes out
 
@@ -364,23 +367,23 @@ class Machine:
         state = self._state
         if region.to is not None and not text.isspace():
             self._enter(region.to)
-            region = self._table[region.to]
+            region = self._regions[region.to]
         if region.text is Text.CONTENT:
-            self._say_content(region, text)
+            self._say_content(text)
         elif region.text is Text.REASONING:
             state.reasoned = True
             self._events.append(Reasoning(text))
         elif region.text is Text.DROP and (dropped := len(text.strip())):
             self._events.append(Anomaly("dropped_text", dropped))
 
-    def _say_content(self, region: CompiledRegion, text: str) -> None:
+    def _say_content(self, text: str) -> None:
         state = self._state
-        if self._context.tools:
+        if self._context.asked:
             text = state.blank + text
-            solid = len(text.rstrip()) if region.strip or not state.said else len(text)
+            solid = len(text.rstrip()) if self._table.strip or not state.said else len(text)
             if solid == 0 and len(text) > self._context.max_undecided:
                 solid = len(text)
-            if not region.strip and solid:
+            if not self._table.strip and solid:
                 solid = len(text)
             state.blank = text[solid:]
             text = text[:solid]
@@ -388,20 +391,20 @@ class Machine:
             state.said = True
             self._events.append(Content(text))
 
-    def _end_reasoning(self, region: CompiledRegion) -> None:
-        if region.empty and not self._state.reasoned:
+    def _end_reasoning(self) -> None:
+        if self._table.empty and not self._state.reasoned:
             self._state.reasoned = True
             self._events.append(Reasoning(""))
 
     def _finish_message(self, region: CompiledRegion) -> None:
         state = self._state
         if region.text is Text.REASONING:
-            self._end_reasoning(region)
+            self._end_reasoning()
         if state.blank and (state.said or not (state.calls or self._context.forced)):
             state.said = True
             self._events.append(Content(state.blank))
         state.blank = ""
-        if state.empty and self._context.reasoning == "off" and not region.absorbs:
+        if state.idle and not state.said and self._context.reasoning == "off" and not region.absorbs:
             self._events.append(Content(""))  # a text without a parser's doing is "", not null
 
     def _take(self) -> list[Event]:
@@ -411,7 +414,7 @@ class Machine:
     def _restore(self, snapshot: Any) -> State:
         try:
             state = msgspec.convert(snapshot, State)
-            region = self._table[state.region]
+            region = self._regions[state.region]
             if state.body is not None and region.body is not None:
                 state.body = msgspec.convert(state.body, region.body.state_type)
             elif region.body is not None:

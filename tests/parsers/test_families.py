@@ -140,7 +140,7 @@ def test_qwen3_coder(text: str, content: str | None, calls: list[Call]) -> None:
 
 
 def test_qwen3_coder_takes_calls_out_even_if_nobody_asked() -> None:
-    assert read("qwen3", "qwen3_coder", f"</think>Hi {QWEN}", choice="none").content == "Hi"
+    assert read("qwen3", "qwen3_coder", f"</think>Hi {QWEN}", choice="none").content == "Hi "
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def v3_call(name: str, arguments: str) -> str:
         (v3(v3_call("ping", "{}")), None, [("ping", "{}")]),
         (
             "A" + v3(v3_call("ping", "{}") + "\n" + v3_call("f", '{"x":1}')) + " tail",
-            "A tail",
+            "A\n tail",
             [("ping", "{}"), ("f", '{"x":1}')],
         ),
         (v3(v3_call("f", '{\n  "a": [1,\n 2]\n}')), None, [("f", '{\n  "a": [1,\n 2]\n}')]),
