@@ -46,8 +46,8 @@ class Tokenizer:
         self.size = hf.get_vocab_size(with_added_tokens=True)
         self.max_id = max(hf.get_vocab(with_added_tokens=True).values(), default=-1)
         self.eos_token_id = self.token_id(self.special_tokens.get("eos_token", ""))
-        ids = {self.token_id(text) for text in listed}
-        self.special_ids = frozenset(i for i in ids if i is not None)
+        added = hf.get_added_tokens_decoder()
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._frame = _frame(hf)
 
     def __len__(self) -> int:
