@@ -27,7 +27,8 @@ VLLM_VERSION = "0.33.0"
 class Post:
     """A POST route. `requests` and `responses` are the types that its bodies may have, for documentation.
 
-    `inline_bytes` is the size of body that costs less than a millisecond (see Endpoint).
+    `inline_bytes` is the size of body that surely takes less than a millisecond (see Endpoint): a few hundred
+    tokens to derender do; a render of any size may meet a long template.
     """
 
     path: str
@@ -35,7 +36,7 @@ class Post:
     requests: tuple[Any, ...]
     responses: tuple[Any, ...]
     handler: Callable[[Services], Handler]
-    inline_bytes: int
+    inline_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ POSTS = (
         (ChatCompletionRequest,),
         (GenerateRequest,),
         lambda services: services.renderer.chat,
-        inline_bytes=0,
     ),
     Post(
         "/v1/completions/render",
@@ -64,7 +64,6 @@ POSTS = (
         (CompletionRequest,),
         (list[GenerateRequest],),
         lambda services: services.renderer.completion,
-        inline_bytes=0,
     ),
     Post(
         "/v1/chat/completions/derender",
@@ -72,7 +71,7 @@ POSTS = (
         (derender.DerenderChatRequest, derender.DerenderChatStreamRequest),
         (answers.ChatCompletion, answers.ChatStreamAnswer),
         lambda services: _without_id(services.derenderer.chat),
-        inline_bytes=8192,
+        inline_bytes=2048,
     ),
     Post(
         "/v1/completions/derender",
@@ -80,7 +79,7 @@ POSTS = (
         (derender.DerenderCompletionRequest, derender.DerenderCompletionStreamRequest),
         (answers.Completion, answers.CompletionStreamAnswer),
         lambda services: _without_id(services.derenderer.completion),
-        inline_bytes=8192,
+        inline_bytes=2048,
     ),
     Post(
         "/tokenize",
@@ -88,7 +87,6 @@ POSTS = (
         (api.TokenizeCompletionRequest, api.TokenizeChatRequest),
         (api.TokenizeResponse,),
         lambda services: _without_id(services.renderer.tokenize),
-        inline_bytes=0,
     ),
     Post(
         "/detokenize",
@@ -96,7 +94,6 @@ POSTS = (
         (api.DetokenizeRequest,),
         (api.DetokenizeResponse,),
         lambda services: _without_id(services.renderer.detokenize),
-        inline_bytes=0,
     ),
 )
 
