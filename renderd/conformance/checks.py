@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from renderd.conformance.compare import (
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
 from renderd.conformance.paths import ABSENT, show
-from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER
+from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -59,8 +58,8 @@ class Judge:
         if want is ABSENT:
             return
         if _failed(want) or _failed(got):
-            where, rules = "error", ERROR
-            want, got = _comparable_failures(want, got)
+            where = "error"
+            want, got, rules = _comparable_failures(want, got)
         for difference in differences(want, got, rules):
             verdict = self._divergences.judge(
                 self._case, self._recording, where, want, got, difference, own_batch
@@ -112,28 +111,14 @@ def brief(value: Any) -> str:
     return shown if len(shown) <= 400 else f"{shown[:300]} ... {shown[-80:]}"
 
 
-_SCHEMA_ERROR = "Bad Request"
-
-
 def _failed(value: Any) -> bool:
     return isinstance(value, dict) and "status" in value and value["status"] >= 400
 
 
-def _comparable_failures(want: Any, got: Any) -> tuple[Json, Json]:
-    """Both as failures. One beside a 200 differs in its status alone; the prose of a schema error is free."""
+def _comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:
+    """Both as failures, and how to compare them. One beside a 200 differs in its status alone."""
     left, right = (value if _failed(value) else {"status": 200} for value in (want, got))
     if left["status"] < 400 or right["status"] < 400:
-        return {"status": left["status"]}, {"status": right["status"]}
-    if left["type"] == right["type"] == _SCHEMA_ERROR:
-        return _without_prose(left), _without_prose(right)
-    return left, right
-
-
-def _without_prose(failure: Json) -> Json:
-    # The reference names the member of a union that it tried: `body.DerenderChatRequest.stream`.
-    param = failure["param"]
-    return {
-        "status": failure["status"],
-        "type": failure["type"],
-        "param": re.sub(r"\.[A-Z]\w*", "", param) if isinstance(param, str) else param,
-    }
+        return {"status": left["status"]}, {"status": right["status"]}, ERROR
+    of_schema = left["type"] == right["type"] == "Bad Request"
+    return left, right, SCHEMA_ERROR if of_schema else ERROR

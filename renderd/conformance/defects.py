@@ -130,6 +130,8 @@ def text_lost(evidence: Evidence) -> str | None:
 
 def text_repeated(evidence: Evidence) -> str | None:
     output, recorded = _pieces(evidence.output), _pieces(_message(evidence))
+    if not output:
+        return "the case does not say which text was generated"
     return None if recorded - output else "the recorded message has no text more often than the output"
 
 

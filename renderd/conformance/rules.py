@@ -62,6 +62,7 @@ HTTP = Rules(
     {
         "created": timestamp,
         "id": identifier,
+        "request_id": identifier,
         "choices[*].message.tool_calls[*].id": identifier,
         "stream_state": _stream_state,
         "chunk.created": timestamp,
@@ -69,7 +70,7 @@ HTTP = Rules(
         "chunk.choices[*].delta.tool_calls[*].id": identifier,
         "data[*].created": timestamp,
         "data[*].permission[*].created": timestamp,
-        "data[*].permission[*].id": identifier,
+        "data[*].permission[*].id": anything,
         "data[*].root": anything,  # where the files lie
         "version": anything,
         **_LOGPROBS,
@@ -91,7 +92,7 @@ ENGINE = Rules(
         "prompt_logprobs": same_length,
         "data[*].created": timestamp,
         "data[*].permission[*].created": timestamp,
-        "data[*].permission[*].id": identifier,
+        "data[*].permission[*].id": anything,
         "data[*].root": anything,
         "version": anything,
         **_ENGINE,
@@ -103,3 +104,17 @@ ENGINE = Rules(
 """Of an engine's routes: which tokens were likely, and how likely, is the engine's affair."""
 
 ERROR = Rules({}, absent_is_null=False)
+
+
+def _location(want: Any, got: Any) -> bool:
+    """Where a body breaks its schema: the place recorded, or one that says more of the way to it."""
+    if not isinstance(want, str) or not isinstance(got, str):
+        return bool(want == got)
+    # The reference drops some segments (`body.0.function`), and names the member of a union that it tried
+    # (`body.DerenderChatRequest.stream`).
+    way = iter(got.split("."))
+    return all(segment in way for segment in want.split(".") if not segment[:1].isupper())
+
+
+SCHEMA_ERROR = Rules({"param": _location, "message": anything}, absent_is_null=False)
+"""Of errors that both call a schema error: their prose is each server's own (contract A.3)."""

@@ -15,6 +15,7 @@ from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import readable
 from renderd.conformance.compare import Rules, differences, identifier, text
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
+from renderd.conformance.rules import SCHEMA_ERROR
 
 
 def test_paths() -> None:
@@ -144,3 +145,20 @@ def test_faults_of_order(chunks: list[dict[str, Any]], fault: str) -> None:
 def test_faults_of_the_envelope() -> None:
     assert assemble(START, END | {"id": "y"})[1] == ["id changed from 'x' to 'y'"]
     assert assemble(START, END | {"object": "chat"})[1] == ["object is 'chat'"]
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "good"),
+    [
+        ("body.n", "body.n", True),
+        ("body.DerenderChatRequest.stream", "body.stream", True),
+        ("body.0.function", "body.messages.1.tool_calls.0.function.arguments", True),
+        ("body.n", "body", False),
+        ("body.n", "body.max_tokens", False),
+        ("body.n", None, False),
+        (None, "body", False),
+    ],
+)
+def test_a_schema_error_names_its_place(want: str | None, got: str | None, good: bool) -> None:
+    left, right = ({"param": param, "message": str(param)} for param in (want, got))
+    assert (not list(differences(left, right, SCHEMA_ERROR))) == good
