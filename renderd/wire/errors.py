@@ -33,10 +33,10 @@ class ApiError(Exception):
         self.param = param
 
     def body(self) -> bytes:
-        """The JSON envelope, scrubbed of addresses and paths; a lone surrogate of the request becomes "?"."""
-        message = scrub(self.message).encode("utf-8", "replace").decode()
-        param = self.param and self.param.encode("utf-8", "replace").decode()
-        return msgspec.json.encode(ErrorResponse(ErrorInfo(message, self.type, param, self.status)))
+        """The JSON envelope, scrubbed of addresses and paths."""
+        return msgspec.json.encode(
+            ErrorResponse(ErrorInfo(scrub(self.message), self.type, self.param, self.status))
+        )
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
