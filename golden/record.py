@@ -236,14 +236,15 @@ def record(server: Server, cases: Sequence[Json], reference: oracle.Oracle) -> I
             client = Client(url)
             answers = dict(_ask_engine_all(client, server, scripted, model))
             if server.kind == "engine":
-                yield from (_head(case) | client.raw(case["request"]) for case in cases)
+                yield from _ask_raw(client, server, cases)
                 return
     with reference.render(model, server.flags, LOGS / f"{server.name}-render.log") as url:
         client = Client(url)
+        yield from _ask_raw(client, server, [case for case in cases if case["api"] == "http"])
         for case in cases:
             if case["api"] == "http":
-                yield _head(case) | client.raw(case["request"])
-            elif "output" not in case:
+                continue
+            if "output" not in case:
                 yield _head(case) | ask_render(client, case)
             elif case["id"] in answers:
                 recording = _head(case) | ask_render(client, case) | answers[case["id"]]
@@ -260,6 +261,14 @@ def _ask_engine_all(
         try:
             yield case["id"], {"token_ids": script.token_ids, **ask_engine(client, case, script)}
         except (RecordingError, httpx.HTTPError) as error:
+            print(f"{server.name}: {case['id']}: {error}", file=sys.stderr)
+
+
+def _ask_raw(client: Client, server: Server, cases: Sequence[Json]) -> Iterator[Json]:
+    for case in cases:
+        try:
+            yield _head(case) | client.raw(case["request"])
+        except httpx.HTTPError as error:
             print(f"{server.name}: {case['id']}: {error}", file=sys.stderr)
 
 
