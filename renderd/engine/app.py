@@ -20,7 +20,7 @@ from renderd.engine.generation import Choice, Generation
 from renderd.engine.request import EngineRequest, SamplingParams, check_params, check_prompt, decode_request
 from renderd.engine.script import prompt_logprobs, scripts, token_logprob
 from renderd.model import Model
-from renderd.wire.api import model_list
+from renderd.wire.api import VLLM_VERSION, LoadResponse, model_list
 from renderd.wire.decode import check_content_type, parse_object
 from renderd.wire.errors import ApiError, schema_error
 from renderd.wire.generate import ChoiceLogprobs, GenerateChoice, GenerateChunkChoice, GenerateUsage
@@ -93,7 +93,7 @@ class ScriptedEngine:
                     stop_reason=choice.stop_reason,
                     token_ids=choice.token_ids,
                     weight_versions=_weights(choice),
-                    logprobs=self._logprobs(params, choice.token_ids, 0),
+                    logprobs=self._logprobs(params, choice.token_ids),
                 )
                 for choice in generation.choices
             ],
@@ -124,7 +124,7 @@ class ScriptedEngine:
                     stop_reason=choice.stop_reason,
                     token_ids=token_ids,
                     weight_versions=_weights(choice) if choice.finish_reason else None,
-                    logprobs=self._logprobs(params, token_ids, count - len(token_ids)),
+                    logprobs=self._logprobs(params, token_ids),
                 )
             ]
             yield _event(msgspec.json.encode(event))
@@ -140,12 +140,10 @@ class ScriptedEngine:
             yield _event(msgspec.json.encode(last))
         yield _event(b"[DONE]")
 
-    def _logprobs(self, params: SamplingParams, token_ids: list[int], position: int) -> ChoiceLogprobs | None:
+    def _logprobs(self, params: SamplingParams, token_ids: list[int]) -> ChoiceLogprobs | None:
         k = params.logprobs
-        if k is None:
-            return None
-        return ChoiceLogprobs(
-            [token_logprob(token, position + i, k, self.vocabulary) for i, token in enumerate(token_ids)]
+        return (
+            None if k is None else ChoiceLogprobs([token_logprob(t, k, self.vocabulary) for t in token_ids])
         )
 
 
@@ -163,7 +161,7 @@ def _event(data: bytes) -> bytes:
 
 
 def create_app(engine: ScriptedEngine) -> FastAPI:
-    """The engine's routes: generate, abort, model list, health."""
+    """The engine's routes: generate, abort, and what stands around them."""
     app = FastAPI(title="renderd engine (scripted)", openapi_url=None)
 
     @app.exception_handler(ApiError)
@@ -193,6 +191,15 @@ def create_app(engine: ScriptedEngine) -> FastAPI:
     async def models() -> Response:
         return _json(msgspec.json.encode(model_list(engine.model)))
 
+    @app.get("/version")
+    async def version() -> Response:
+        return _json(msgspec.json.encode({"version": VLLM_VERSION}))
+
+    @app.get("/load")
+    async def load() -> Response:
+        return _json(msgspec.json.encode(LoadResponse(server_load=0)))
+
+    @app.get("/ping")
     @app.get("/health")
     async def health() -> Response:
         return Response()

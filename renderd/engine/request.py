@@ -11,8 +11,8 @@ from renderd.wire.decode import convert, parse_object, rule_error, validation_er
 from renderd.wire.errors import ApiError, bad_request, schema_error
 from renderd.wire.ranges import check_ranges
 
-MAX_CHOICES = 256
-"""Choices of one request, vLLM's default number of sequences in a batch."""
+MAX_CHOICES = 16
+"""Choices of one request: the engine plays one that batches so many sequences."""
 
 MAX_LOGPROBS = 20
 """Candidates a token, vLLM's default."""
@@ -161,7 +161,8 @@ def check_prompt(request: EngineRequest, max_model_len: int, vocabulary: int) ->
     if length == max_model_len:
         raise bad_request(
             f"The decoder prompt (length {length}) plus the number of requested output tokens (at least 1) "
-            f"is longer than the maximum model length of {max_model_len}."
+            f"is longer than the maximum model length of {max_model_len}. Make sure that `max_model_len` is "
+            "no smaller than the number of text tokens (prompt + requested output tokens)."
         )
     if (top := max(request.token_ids)) >= vocabulary:
         raise bad_request(f"Token id {top} is out of vocabulary")

@@ -45,18 +45,14 @@ def _token_ids(value: Any) -> list[list[int]]:
     return lists
 
 
-def token_logprob(token: int, position: int, k: int, vocabulary: int) -> TokenLogprob:
+def token_logprob(token: int, k: int, vocabulary: int) -> TokenLogprob:
     """A made-up record of a token and its k best candidates (contract G.2), the sampled one first.
 
-    Every other token is among the k best and its list has k entries; for the rest it has k + 1.
+    The scripted token is never among the best, as on a real engine whose tokens are forced: k + 1 entries.
     """
-    rank = 1 + k * (position % 2)
-    best = [
-        TopLogprob((token + other) % vocabulary, _logprob(other), other)
-        for other in range(1, k + 1)
-        if other != rank
-    ]
-    return TokenLogprob(token, _logprob(rank), rank, [TopLogprob(token, _logprob(rank), rank), *best])
+    sampled = TopLogprob(token, _logprob(k + 1), k + 1)
+    best = [TopLogprob((token + rank) % vocabulary, _logprob(rank), rank) for rank in range(1, k + 1)]
+    return TokenLogprob(token, sampled.logprob, sampled.rank, [sampled, *best])
 
 
 def _logprob(rank: int) -> float:
@@ -66,8 +62,8 @@ def _logprob(rank: int) -> float:
 def prompt_logprobs(token_ids: list[int], k: int, vocabulary: int) -> list[dict[str, dict[str, Any]] | None]:
     """A made-up record of each prompt token but the first, which has none."""
     records: list[dict[str, dict[str, Any]] | None] = [None]
-    for position, token in enumerate(token_ids[1:]):
-        candidates = token_logprob(token, position, k, vocabulary).top_logprobs
+    for token in token_ids[1:]:
+        candidates = token_logprob(token, k, vocabulary).top_logprobs
         records.append(
             {
                 str(one.token_id): {"logprob": one.logprob, "rank": one.rank, "decoded_token": None}

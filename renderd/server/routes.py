@@ -19,9 +19,6 @@ from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.generate import GenerateRequest
 
-VLLM_VERSION = "0.33.0"
-"""The release whose wire protocol is spoken."""
-
 
 @dataclass(frozen=True)
 class Post:
@@ -105,7 +102,7 @@ GETS = (
         "/version",
         "Releases of the protocol and of renderd.",
         api.VersionResponse,
-        lambda services: api.VersionResponse(VLLM_VERSION, renderd.__version__),
+        lambda services: api.VersionResponse(api.VLLM_VERSION, renderd.__version__),
     ),
     Get(
         "/load",

@@ -9,6 +9,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+VLLM_VERSION = "0.33.0"
+"""The release whose wire protocol is spoken."""
+
 
 class ServedModel(Protocol):
     """What a model list says of a model."""
