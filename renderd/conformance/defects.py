@@ -97,6 +97,13 @@ def _calls(value: Any) -> Iterator[dict[str, Any]]:
             yield from _calls(inner)
 
 
+def _tools(evidence: Evidence) -> dict[str, Any]:
+    """The parameter schemas of the request's tools, by name. Requests that were refused may have any."""
+    tools = evidence.case.request.get("tools")
+    functions = [get(tool, ("function",)) for tool in tools] if isinstance(tools, list) else []
+    return {str(get(one, ("name",))): one.get("parameters") for one in functions if isinstance(one, dict)}
+
+
 def _json(text: Any) -> Any:
     """The value of a JSON text, ABSENT when it is none. Python's NaN and Infinity are no JSON."""
     try:
@@ -187,11 +194,9 @@ def invalid_json_arguments(evidence: Evidence) -> str | None:
 
 
 def arguments_break_schema(evidence: Evidence) -> str | None:
-    tools = {
-        tool["function"]["name"]: tool["function"] for tool in (evidence.case.request.get("tools") or [])
-    }
+    tools = _tools(evidence)
     for call in _calls(evidence.recorded_choice()):
-        schema = tools.get(call["name"], {}).get("parameters") or {}
+        schema = tools.get(call["name"]) or {}
         arguments = _json(call["arguments"])
         for key, value in (arguments if isinstance(arguments, dict) else {}).items():
             types = _types((schema.get("properties") or {}).get(key), schema)
@@ -201,9 +206,9 @@ def arguments_break_schema(evidence: Evidence) -> str | None:
 
 
 def unknown_tool(evidence: Evidence) -> str | None:
-    names = {tool["function"]["name"] for tool in (evidence.case.request.get("tools") or [])}
     found = [call["name"] for call in _calls(evidence.recorded_choice())]
-    return None if set(found) - names else f"the recorded calls {found} are of tools that the request has"
+    known = set(found) <= set(_tools(evidence))
+    return f"the recorded calls {found} are of tools that the request has" if known else None
 
 
 def call_from_lookalike(evidence: Evidence) -> str | None:
@@ -227,9 +232,10 @@ def finish_contradicts_calls(evidence: Evidence) -> str | None:
 
 
 def reasoning_miscounted(evidence: Evidence) -> str | None:
-    view = evidence.view
-    counted = get(view, ("usage", "completion_tokens_details", "reasoning_tokens"))
-    said = any(get(choice, ("message", "reasoning")) for choice in view.get("choices", []))
+    counted = get(evidence.view, ("usage", "completion_tokens_details", "reasoning_tokens"))
+    choices = get(evidence.view, ("choices",))
+    reasoning = [get(choice, ("message", "reasoning")) for choice in choices] if choices is not ABSENT else []
+    said = any(text is not ABSENT and text for text in reasoning)
     if isinstance(counted, int) and bool(counted) != said:
         return None
     return f"{counted!r} reasoning tokens were recorded, and reasoning {'too' if said else 'neither'}"

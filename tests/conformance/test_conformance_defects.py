@@ -158,3 +158,16 @@ def test_superset() -> None:
     assert superset(evidence("status", "", {"status": 400}, 404, "error"))
     assert superset(evidence("status", "", {"status": 200}, 400, "error"))
     assert superset(evidence("message", "", {"status": 400, "message": "a"}, "b", "error"))
+
+
+@pytest.mark.parametrize(
+    "view", [None, [], [{"request_id": "x"}], {}, {"choices": []}, {"status": 400}, "text"]
+)
+@pytest.mark.parametrize("tools", [None, [], [{}], ["x"], [{"function": {"name": 3}}], {"a": 1}])
+def test_checks_take_any_value(view: Any, tools: Any) -> None:
+    for where in ("batch", "stream", "render", "http", "error"):
+        case = Case("s/c", "s", "chat", {"tools": tools})
+        failed = {"status": 400} if where == "error" else view
+        shown = Evidence(case, Recording("s/c"), where, failed, parse(CONTENT), None, "x")
+        for check in [*DEFECTS.values(), superset]:
+            assert check(shown) is None or isinstance(check(shown), str)
