@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import msgspec
 from renderd.model import Model
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
+from renderd.wire.ranges import check_ranges
 from renderd.wire.sampling import SamplingFields
 from renderd.wire.structured import Constraint
 
@@ -85,11 +85,25 @@ def sampling_params(
     stop = request.stop_strings
     extra_args = request.vllm_xargs or None
     logit_bias = _logit_bias(request.logit_bias)
-    _check_count("n", resolved.n)
-    _check_penalties(presence, frequency, repetition)
-    _check_temperature(temperature)
-    _check_top(top_p, top_k, min_p)
-    _check_lengths(request.min_tokens, resolved)
+    check_ranges(
+        {
+            "n": resolved.n,
+            "presence_penalty": presence,
+            "frequency_penalty": frequency,
+            "repetition_penalty": repetition,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "min_tokens": request.min_tokens,
+        }
+    )
+    _check_most_choices(resolved.n)
+    if request.min_tokens > resolved.max_tokens:
+        raise bad_request(
+            f"min_tokens must be less than or equal to max_tokens={resolved.max_tokens}, "
+            f"got {request.min_tokens}."
+        )
     _check_texts(stop, request.bad_words)
     if temperature == 0 and resolved.n > 1:
         raise bad_request(f"n must be 1 when using greedy sampling, got {resolved.n}.")
@@ -169,55 +183,12 @@ def _logit_bias(raw: Mapping[str, float] | None) -> dict[str, float] | None:
     return result
 
 
-def _check_count(name: str, count: int) -> None:
+def _check_most_choices(n: int) -> None:
     most = int(os.environ.get("VLLM_MAX_N_SEQUENCES", "16384"))
-    if count < 1:
-        raise bad_request(f"{name} must be at least 1, got {count}.")
-    if count > most:
+    if n > most:
         raise bad_request(
-            f"{name} must be at most {most}, got {count}. To increase this limit, set the "
-            f"VLLM_MAX_N_SEQUENCES "
+            f"n must be at most {most}, got {n}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
             "environment variable."
-        )
-
-
-def _check_penalties(presence: float, frequency: float, repetition: float) -> None:
-    for name, penalty in (("presence_penalty", presence), ("frequency_penalty", frequency)):
-        if not -2.0 <= penalty <= 2.0:
-            raise bad_request(f"{name} must be in [-2, 2], got {penalty}.")
-    if not math.isfinite(repetition):
-        raise bad_request(f"repetition_penalty must be a finite number, got {repetition}.")
-    if repetition <= 0.0:
-        raise bad_request(f"repetition_penalty must be greater than zero, got {repetition}.")
-
-
-def _check_temperature(temperature: float) -> None:
-    problem = None
-    if not math.isfinite(temperature):
-        problem = "be a finite number"
-    elif temperature < 0.0:
-        problem = "be non-negative"
-    elif temperature > 2.0:
-        problem = "be in [0, 2]"
-    if problem:
-        raise rule_error(f"temperature must {problem}, got {temperature}.", "temperature", value=temperature)
-
-
-def _check_top(top_p: float, top_k: int, min_p: float) -> None:
-    if not 0.0 < top_p <= 1.0:
-        raise rule_error(f"top_p must be in (0, 1], got {top_p}.", "top_p", value=top_p)
-    if top_k < -1:
-        raise bad_request(f"top_k must be 0 (disable), or at least 1, got {top_k}.")
-    if not 0.0 <= min_p <= 1.0:
-        raise bad_request(f"min_p must be in [0, 1], got {min_p}.")
-
-
-def _check_lengths(min_tokens: int, resolved: Resolved) -> None:
-    if min_tokens < 0:
-        raise bad_request(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
-    if min_tokens > resolved.max_tokens:
-        raise bad_request(
-            f"min_tokens must be less than or equal to max_tokens={resolved.max_tokens}, got {min_tokens}."
         )
 
 
