@@ -118,7 +118,14 @@ def test_errors_of_the_rooms_become_the_envelope(client: TestClient, fakes: Fake
     }
 
 
-@pytest.mark.parametrize("error", [UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), OverflowError("big")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        bad_request("no \ud800 here"),
+        UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"),
+        OverflowError("big"),
+    ],
+)
 def test_values_that_cannot_be_used_are_the_clients_fault(
     client: TestClient, fakes: Fakes, error: Exception
 ) -> None:
