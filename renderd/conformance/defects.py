@@ -42,8 +42,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> str:
-        """The text that the engine was made to generate."""
-        return self.case.text(self.choice)
+        """The text that the engine was made to generate; none when the answer is to echo other text too."""
+        return "" if self.case.request.get("echo") else self.case.text(self.choice)
 
     def recorded_choice(self) -> dict[str, Any]:
         """The whole recorded choice."""
