@@ -8,7 +8,9 @@ import socket
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -233,3 +235,45 @@ def test_idle_connections_are_closed_after_the_keep_alive_time() -> None:
                 pass
             assert 0.5 < time.monotonic() - start < 5
         assert json.loads(received.partition(b"\r\n\r\n")[2] or b'{"server_load":0}') == {"server_load": 0}
+
+
+def test_threads_do_not_meddle_with_each_other() -> None:
+    def render(number: int) -> dict[str, Any]:
+        text = f"{number} words and more " * (50 * (number % 4) + 1)
+        body = CHAT | {"messages": [{"role": "user", "content": text}], "truncate_prompt_tokens": 20 + number}
+        answer: dict[str, Any] = server.post("/v1/chat/completions/render", body | {"request_id": "r"}).json()
+        return answer
+
+    with running(str(model_path("qwen3")), "--renderer-num-workers", "4") as server:
+        alone = [render(number) for number in range(16)]
+        assert [len(answer["token_ids"]) for answer in alone[1:4]] == [21, 22, 23]
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(5):
+                assert list(pool.map(render, range(16))) == alone
+
+
+def test_clients_that_vanish_do_no_harm() -> None:
+    with running() as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        head = b"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        for sent, length in (
+            (b"", 100),
+            (b'{"prompt": "a', 100),
+            (b'{"prompt": "' + b"a" * 200_000 + b'"}', 200_014),
+        ):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                connection.sendall(head + b"content-length: %d\r\n\r\n" % length + sent)
+        assert server.post("/tokenize", {"prompt": "a"}).json()["count"] == 1
+        assert server.stop() == 0
+        assert "a defect of renderd" not in "".join(server.log)
+
+
+def test_a_declared_size_that_is_too_large_is_refused_at_once() -> None:
+    with running() as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(
+                b"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: 99999999999\r\n\r\n"
+            )
+            assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")

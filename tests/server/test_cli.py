@@ -1,0 +1,42 @@
+"""`renderd COMMAND`: what is there and how it is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import renderd
+from renderd.cli import COMMANDS, main
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_function(name: str) -> None:
+    command = COMMANDS[name]
+    assert callable(getattr(import_module(command.module), command.function))
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], []])
+def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: renderd COMMAND")
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"renderd {renderd.__version__}\n"
+
+
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nope"]) == 2
+    assert capsys.readouterr().err.startswith("renderd: error: unknown command 'nope'; choose from serve,")
+
+
+def test_asking_for_help_loads_no_command() -> None:
+    code = "import sys; from renderd.cli import main; main(['--help']); print(sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "fastapi" not in run.stdout
