@@ -62,22 +62,42 @@ Check = Callable[[Evidence], str | None]
 
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]{3,}\]")
+_ELSEWHERE = "it says nothing of this place"
 
 
 def _pieces(value: Any) -> Counter[str]:
-    return Counter(_PIECE.findall(" ".join(_strings(value))))
+    """How often each piece occurs. Of arguments only words count: the rest may come from writing them anew."""
+    found: Counter[str] = Counter()
+    for key, text in _strings(value):
+        pieces = _PIECE.findall(text)
+        found.update(piece for piece in pieces if key != "arguments" or piece[0].isalnum() or piece > "\x7f")
+    return found
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of a message, each with the key that it stands at. Arguments that are JSON are read."""
     if isinstance(value, str):
-        yield value
+        read = _json(value) if key == "arguments" else ABSENT
+        yield key, value if read is ABSENT else " ".join(_leaves(read))
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from _strings(inner, key)
+    elif isinstance(value, dict):
+        for inner_key, inner in value.items():
+            if inner_key not in ("id", "type", "role"):
+                yield from _strings(inner, inner_key)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if key not in ("id", "type", "role"):
-                yield from _strings(inner)
+            yield key
+            yield from _leaves(inner)
+    else:
+        yield value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _message(evidence: Evidence) -> Any:
@@ -129,7 +149,8 @@ def stream_differs_from_batch(evidence: Evidence) -> str | None:
 def text_lost(evidence: Evidence) -> str | None:
     if evidence.ours is UNKNOWN:
         return "`ours` must say which text is there"
-    output, ours, recorded = _pieces(evidence.output), _pieces(evidence.ours), _pieces(_message(evidence))
+    output, recorded = _pieces(evidence.output), _pieces(_message(evidence))
+    ours = _pieces({str(evidence.path[-1]) if evidence.path else "": evidence.ours})
     if any(output[piece] >= count > recorded[piece] for piece, count in ours.items()):
         return None
     return "the recorded message has all of the output's text that ours has"
@@ -162,7 +183,7 @@ def text_misplaced(evidence: Evidence) -> str | None:
     if not isinstance(message, dict) or not evidence.ours or evidence.ours is UNKNOWN:
         return "`ours` must be the text that stands elsewhere in the recorded message"
     others = [message.get(key) for key in ("content", "reasoning") if key != evidence.path[-1]]
-    ours = "".join(_strings(evidence.ours)).strip()
+    ours = "".join(text for _, text in _strings(evidence.ours)).strip()
     if any(ours and ours in (other or "") for other in others):
         return None
     return "our text is in no other part of the recorded message"
@@ -178,7 +199,7 @@ def markup_in_content(evidence: Evidence) -> str | None:
 def markup_dropped(evidence: Evidence) -> str | None:
     if evidence.ours is UNKNOWN:
         return "`ours` must say which markup is there"
-    recorded = " ".join(_strings(_message(evidence)))
+    recorded = " ".join(text for _, text in _strings(_message(evidence)))
     if any(
         mark in evidence.output and mark not in recorded for mark in _MARKUP.findall(_text(evidence.ours))
     ):
@@ -187,13 +208,20 @@ def markup_dropped(evidence: Evidence) -> str | None:
 
 
 def invalid_json_arguments(evidence: Evidence) -> str | None:
-    calls = list(_calls(evidence.recorded_choice()))
+    choice = evidence.recorded_choice()
+    if "tool_calls" not in evidence.path:
+        return _ELSEWHERE
+    if choice.get("finish_reason") == "length" or isinstance(choice.get("stop_reason"), str):
+        return "the output was cut, its last call may be unfinished"
+    calls = list(_calls(choice))
     if any(_json(call["arguments"]) is ABSENT for call in calls):
         return None
     return "all recorded arguments are valid JSON" if calls else "no call was recorded"
 
 
 def arguments_break_schema(evidence: Evidence) -> str | None:
+    if "tool_calls" not in evidence.path:
+        return _ELSEWHERE
     tools = _tools(evidence)
     for call in _calls(evidence.recorded_choice()):
         schema = tools.get(call["name"]) or {}
@@ -219,6 +247,8 @@ def call_from_lookalike(evidence: Evidence) -> str | None:
 
 
 def finish_contradicts_calls(evidence: Evidence) -> str | None:
+    if not {"finish_reason", "tool_calls"} & set(evidence.path):
+        return _ELSEWHERE
     choice = evidence.recorded_choice()
     calls, finish = list(_calls(choice)), choice.get("finish_reason")
     named = isinstance(evidence.case.request.get("tool_choice"), dict)
@@ -232,6 +262,8 @@ def finish_contradicts_calls(evidence: Evidence) -> str | None:
 
 
 def reasoning_miscounted(evidence: Evidence) -> str | None:
+    if "usage" not in evidence.path:
+        return _ELSEWHERE
     counted = get(evidence.view, ("usage", "completion_tokens_details", "reasoning_tokens"))
     choices = get(evidence.view, ("choices",))
     reasoning = [get(choice, ("message", "reasoning")) for choice in choices] if choices is not ABSENT else []
@@ -252,6 +284,8 @@ def superset(evidence: Evidence) -> str | None:
         status = evidence.view["status"]
         refused = status >= 400 and evidence.path == ("status",) and evidence.ours in (200, UNKNOWN)
         return None if refused else f"recorded is status {status}, ours {evidence.ours!r}: no error less"
+    if evidence.path[:1] == ("choices",) and {"message", "text", "finish_reason"} & set(evidence.path):
+        return f"{show(evidence.path)} is part of the answer: the recorded one is right or has a defect"
     if evidence.recorded is ABSENT or evidence.recorded in (None, [], {}):
         return None if evidence.ours not in (None, ABSENT) else "ours has no value either"
     return f"{show(evidence.path)} has a recorded value: no field more"

@@ -70,6 +70,7 @@ def counted(tokens: int, **message: Any) -> Any:
 SHOWN = [
     ("text_lost", evidence(CONTENT, "a <b> c", choice(content="a"), "a <b> c")),
     ("text_lost", evidence(CALLS, '{"x": "Par', choice(content=None), calls('{"x": "Par'))),
+    ("text_lost", evidence(f"{CALLS}[0].function.arguments", '{"x": 1}', choice(content=None), '{"x": 1}')),
     ("text_repeated", evidence(CONTENT, "one", choice(content="one one"))),
     ("text_altered", evidence(CONTENT, "naïve", choice(content="na?ve"), "naïve")),
     ("whitespace_lost", evidence(CONTENT, "\n\na b", choice(content="a b"), "\n\na b")),
@@ -93,6 +94,8 @@ NOT_SHOWN = [
     ("text_lost", evidence(CONTENT, "a", choice(content="a"), "a and more")),
     ("text_lost", evidence(CONTENT, "a b", choice(content="a"))),
     ("text_repeated", evidence(CONTENT, "one one", choice(content="one one"))),
+    ("finish_contradicts_calls", evidence(CONTENT, "", choice("tool_calls"))),
+    ("reasoning_miscounted", evidence(CONTENT, "", counted(0, reasoning="hm"))),
     ("text_altered", evidence(CONTENT, "naïve", choice(content="na"), "naïve")),
     ("text_altered", evidence(CONTENT, "naïve", choice(content="na?ve"), "naive")),
     ("whitespace_lost", evidence(CONTENT, "a b", choice(content="a"), "a b")),
@@ -101,6 +104,9 @@ NOT_SHOWN = [
     ("markup_dropped", evidence(CONTENT, "a<tool>b", choice(content="a<tool>b"), "a<tool>b")),
     ("invalid_json_arguments", evidence(CALLS, "", choice(tool_calls=calls('{"x": 1}')))),
     ("invalid_json_arguments", evidence(CALLS, "", choice())),
+    ("invalid_json_arguments", evidence(CALLS, "", choice("length", tool_calls=calls('{"x')))),
+    ("invalid_json_arguments", evidence(CONTENT, "", choice(tool_calls=calls('{"x')))),
+    ("text_repeated", evidence(CALLS, "<x>x 1</x>", choice(tool_calls=calls('{"x": 1}', name="x")))),
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"days": 3, "any": "x"}')))),
     ("arguments_break_schema", evidence(CALLS, "", choice(tool_calls=calls('{"place": null}')))),
     ("unknown_tool", evidence(CALLS, "", choice(tool_calls=calls("{}")))),
@@ -154,6 +160,7 @@ def test_superset() -> None:
     assert superset(evidence("usage.details", "", {"usage": {}}, 3)) is None
     assert superset(evidence("system_fingerprint", "", {"system_fingerprint": "fp"}, "other"))
     assert superset(evidence("system_fingerprint", "", {"system_fingerprint": None}, None))
+    assert superset(evidence(CALLS, "", choice(content="a"), calls("{}")))
     assert superset(evidence("status", "", {"status": 400}, 200, "error")) is None
     assert superset(evidence("status", "", {"status": 400}, 404, "error"))
     assert superset(evidence("status", "", {"status": 200}, 400, "error"))
