@@ -66,7 +66,7 @@ _ELSEWHERE = "it says nothing of this place"
 
 
 def _pieces(value: Any) -> Counter[str]:
-    """How often each piece occurs. Of arguments only words count: the rest may come from writing them anew."""
+    """How often each piece occurs. Of arguments only words count: the rest may come of writing them anew."""
     found: Counter[str] = Counter()
     for key, text in _strings(value):
         pieces = _PIECE.findall(text)
