@@ -166,7 +166,7 @@ class Family:
             start=self._start(tools),
             strip=grammar is not None and grammar.strip,
             empty=part is not None and part.empty,
-            counted=(part.start, part.end) if part and part.explicit_count else None,
+            counted=(part.start, part.end) if reasoning and part and part.explicit_count else None,
         )
 
     def _start(self, tools: bool) -> str:
