@@ -174,9 +174,7 @@ def encode(
         return model.tokenizer.encode(text, add_special_tokens), None
     except TypeError:
         raise bad_request(
-            "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]: the "
-            "text contains "
-            "a lone surrogate"
+            "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
         ) from None
 
 
