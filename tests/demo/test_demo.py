@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from renderd.demo import model_dir, train
+from renderd.demo import main, model_dir, train
 
 DEMO = [sys.executable, "-m", "renderd", "demo"]
 
@@ -22,6 +22,20 @@ def test_demo() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     for shown in ("BATCH", "1. render", "2. generate", "3. derender", "get_weather", "STREAMING", "equals"):
         assert shown in run.stdout
+
+
+def test_a_server_that_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "ENGINE", ("engine", "no/such/model"))
+    assert main.main([]) == 1
+    assert "renderd engine did not start" in capsys.readouterr().err
+
+
+def test_a_stream_that_differs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(main, "outline", lambda batch: {})
+    assert main.main([]) == 1
+    assert "the streamed answer is another one" in capsys.readouterr().err
 
 
 def children(pid: int) -> list[int]:
