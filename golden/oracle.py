@@ -51,7 +51,7 @@ class Oracle:
 
         Yields its base URL. Requests may script their output, see golden/force_tokens.py.
         """
-        arguments = ["serve", str(model), *flags, *ENGINE_FLAGS]
+        arguments = ["serve", _relative(model), *flags, *ENGINE_FLAGS]
         if "--tokens-only" not in flags:
             arguments.append("--enable-scale-out")
         with self._run(arguments, log) as url:
@@ -60,7 +60,7 @@ class Oracle:
     @contextlib.contextmanager
     def render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
         """A `vllm launch render` server. Yields its base URL."""
-        with self._run(["launch", "render", str(model), *flags], log) as url:
+        with self._run(["launch", "render", _relative(model), *flags], log) as url:
             yield url
 
     @contextlib.contextmanager
@@ -79,6 +79,7 @@ class Oracle:
             # A session of its own, so that the engine's worker processes end with it.
             process = subprocess.Popen(
                 [*command, "--host", "127.0.0.1", "--port", str(port)],
+                cwd=_REPOSITORY,
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -153,6 +154,11 @@ def _copy_metadata(source: Path, folder: Path, version: str) -> None:
 
 def _site_packages(venv: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
+
+
+def _relative(model: Path) -> str:
+    """Answers name the model's path: no recording should depend on where the repository lies."""
+    return os.path.relpath(model, _REPOSITORY) if model.is_relative_to(_REPOSITORY) else str(model)
 
 
 def _free_port() -> int:
