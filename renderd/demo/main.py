@@ -119,7 +119,7 @@ async def server(*arguments: str) -> AsyncIterator[str]:
 
 async def _healthy(process: Process, url: str) -> bool:
     deadline = time.monotonic() + STARTUP_SECONDS
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(trust_env=False) as http:
         while process.returncode is None and time.monotonic() < deadline:
             try:
                 return (await http.get(f"{url}/health")).status_code == 200
@@ -140,7 +140,7 @@ async def _end(process: Process) -> None:
 
 async def converse(serve: str, engine: str) -> None:
     """The three calls, then the same as a stream. Raises DemoError when the two answers differ."""
-    async with httpx2.AsyncClient(base_url=serve) as http, EngineClient(engine) as client:
+    async with httpx2.AsyncClient(base_url=serve, trust_env=False) as http, EngineClient(engine) as client:
         batch = await _batch(http, client)
         streamed = await _stream(http, client)
     if streamed.faults:

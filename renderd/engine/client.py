@@ -29,7 +29,8 @@ class EngineClient:
 
     def __init__(self, url: str, connect_timeout: float = 5.0) -> None:
         timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._http = httpx2.AsyncClient(base_url=url, timeout=timeout)
+        # An engine is a neighbour: a proxy that the environment names is for the world outside.
+        self._http = httpx2.AsyncClient(base_url=url, timeout=timeout, trust_env=False)
 
     async def __aenter__(self) -> Self:
         return self
