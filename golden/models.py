@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-PACKAGE_VERSION = "3.7.2"
+from golden.processes import REPOSITORY
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE_VERSION = "3.7.2"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ VARIANTS: dict[str, Variant] = {
 
 def cache_dir() -> Path:
     """The folder of the fetched models."""
-    return Path(os.environ.get("RENDERD_MODELS") or _REPOSITORY / ".cache" / "models")
+    return Path(os.environ.get("RENDERD_MODELS") or REPOSITORY / ".cache" / "models")
 
 
 def model_path(name: str) -> Path:

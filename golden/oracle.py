@@ -16,24 +16,20 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+from golden.processes import REPOSITORY, relative, server
 
 VERSION = "0.33.0"
 CPU_BUILD = "0.32.0"
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
 _CONSTRAINTS = Path(__file__).with_name("oracle-constraints.txt")
 # Dependencies without a CPU build that fits; nothing that a text model needs imports them.
 _UNUSED = ("torchvision", "torchaudio", "torchcodec")
@@ -51,7 +47,7 @@ class Oracle:
 
         Yields its base URL. Requests may script their output, see golden/force_tokens.py.
         """
-        arguments = ["serve", _relative(model), *flags, *ENGINE_FLAGS]
+        arguments = ["serve", relative(model), *flags, *ENGINE_FLAGS]
         if "--tokens-only" not in flags:
             arguments.append("--enable-scale-out")
         with self._run(arguments, log) as url:
@@ -60,37 +56,18 @@ class Oracle:
     @contextlib.contextmanager
     def render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
         """A `vllm launch render` server. Yields its base URL."""
-        with self._run(["launch", "render", _relative(model), *flags], log) as url:
+        with self._run(["launch", "render", relative(model), *flags], log) as url:
             yield url
 
-    @contextlib.contextmanager
-    def _run(self, arguments: Sequence[str], log: Path) -> Iterator[str]:
-        port = _free_port()
+    def _run(self, arguments: Sequence[str], log: Path) -> contextlib.AbstractContextManager[str]:
         command = [str(self.path / "venv/bin/python"), "-m", "vllm.entrypoints.cli.main", *arguments]
         environment = {
-            **os.environ,
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_CPU_KVCACHE_SPACE": "1",
-            "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(_REPOSITORY)]),
+            "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(REPOSITORY)]),
         }
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as output:
-            # A session of its own, so that the engine's worker processes end with it.
-            process = subprocess.Popen(
-                [*command, "--host", "127.0.0.1", "--port", str(port)],
-                cwd=_REPOSITORY,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait_until_healthy(process, url, log)
-            yield url
-        finally:
-            _end(process)
+        return server(command, log, environment)
 
 
 # Small, and the same every time: sampling depends on nothing but the request.
@@ -102,7 +79,7 @@ ENGINE_FLAGS = (
 
 def oracle_dir() -> Path:
     """The folder of the oracle."""
-    return Path(os.environ.get("RENDERD_ORACLE") or _REPOSITORY / ".cache" / "oracle")
+    return Path(os.environ.get("RENDERD_ORACLE") or REPOSITORY / ".cache" / "oracle")
 
 
 def build() -> Oracle:
@@ -154,39 +131,6 @@ def _copy_metadata(source: Path, folder: Path, version: str) -> None:
 
 def _site_packages(venv: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
-
-
-def _relative(model: Path) -> str:
-    """Answers name the model's path: no recording should depend on where the repository lies."""
-    return os.path.relpath(model, _REPOSITORY) if model.is_relative_to(_REPOSITORY) else str(model)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path, timeout: float = 300) -> None:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/health").status_code == 200:
-                return
-        time.sleep(0.5)
-    raise RuntimeError(f"vLLM did not start, see {log}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=30)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def main() -> None:

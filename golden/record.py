@@ -29,9 +29,9 @@ from golden.cases import (
     load_servers,
     save_recordings,
 )
+from golden.processes import LOGS
 
 PATHS = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
-LOGS = Path(__file__).resolve().parent.parent / ".cache" / "logs"
 FORCE_SEED = 1000
 
 
