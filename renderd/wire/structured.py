@@ -106,6 +106,20 @@ _FORMATS: Mapping[str, tuple[tuple[_Field, ...], Mapping[str, Any]]] = {
 }
 """xgrammar's formats: required fields with their JSON types, optional fields with their defaults."""
 
+_STYLES = frozenset(
+    {
+        "json",
+        "qwen_xml",
+        "minimax_xml",
+        "minimax_m3_xml",
+        "deepseek_xml",
+        "glm_xml",
+        "cohere_xml",
+        "kimi_k3_xml",
+        "deepseek_v4_1_xml",
+    }
+)
+
 
 def is_structural_tag(tag: Any) -> bool:
     """Whether `tag` (an object or its JSON text) has the shape of an xgrammar structural tag, new or legacy
@@ -155,20 +169,29 @@ def _normal(value: Any) -> dict[str, Any] | None:
     required, optional = _FORMATS[kind]
     result: dict[str, Any] = {"type": kind}
     for key, types in required:
-        if not isinstance(value.get(key), types):
+        field = value.get(key)
+        if not isinstance(field, types) or field == []:
             return None
-        result[key] = value[key]
-    result.update((key, value.get(key, default)) for key, default in optional.items())
+        result[key] = field
+    for key, default in optional.items():
+        field = value.get(key, default)
+        if not isinstance(field, int | None if default is None else type(default)):
+            return None
+        result[key] = field
+    most = result.get("max", 0)
+    if result.get("style", "json") not in _STYLES or (most != -1 and result.get("min", 0) > most):
+        return None
     if "content" in result:
         result["content"] = _normal(result["content"])
         return result if result["content"] is not None else None
     for key in ("elements", "tags"):
         if key in result:
-            items = [
-                {"type": "tag", **item} if key == "tags" and isinstance(item, dict) else item
-                for item in result[key]
-            ]
-            result[key] = [_normal(item) for item in items]
-            if not result[key] or None in result[key]:
+            result[key] = [_normal(item if key == "elements" else _as_tag(item)) for item in result[key]]
+            if None in result[key]:
                 return None
     return result
+
+
+def _as_tag(item: Any) -> Any:
+    """Among tags the type goes without saying."""
+    return {"type": "tag", **item} if isinstance(item, dict) else item
