@@ -25,6 +25,7 @@ from renderd.wire.chat import (
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateRequest, ParseContext
+from renderd.wire.structured import Constraint
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         if given is not None
         else _render_prompt(server, request, tools, kwargs, requested_tokens)
     )
-    requested = requested_constraint(request)
-    kind = tool_choice_kind(request)
-    skip_special_tokens, constraint = request.skip_special_tokens, requested
-    if family is not None:
-        forced = family.skip_special_tokens(bool(tools), kind)
-        skip_special_tokens = skip_special_tokens if forced is None else forced
-        demanded = tool_constraint(request, tools, family.structural_tag, server.options, requested)
-        constraint = requested if demanded is None else demanded
+    skip_special_tokens, constraint = _for_parsers(server, request, tools)
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
     prompt_logprobs = request.prompt_logprobs
@@ -125,6 +119,19 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         kv_transfer_params=kv_params or None,
         ec_transfer_params=request.ec_transfer_params or None,
     )
+
+
+def _for_parsers(
+    server: Server, request: ChatCompletionRequest, tools: list[dict[str, Any]] | None
+) -> tuple[bool | None, Constraint | None]:
+    """`skip_special_tokens` and the constraint, the request's own but for what its parsers need (contract
+    B.4.4)."""
+    requested, family = requested_constraint(request), server.family
+    if family is None:
+        return request.skip_special_tokens, requested
+    forced = family.skip_special_tokens(bool(tools), tool_choice_kind(request))
+    demanded = tool_constraint(request, tools, family.structural_tag, server.options, requested)
+    return request.skip_special_tokens if forced is None else forced, demanded or requested
 
 
 def check_rights(
