@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +20,8 @@ from renderd.wire.derender import (
     decode_completion,
 )
 from renderd.wire.errors import bad_request
+
+T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -46,19 +49,21 @@ class Derenderer:
         """`/v1/chat/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
         request = decode_chat(body)
         if isinstance(request, DerenderChatRequest):
-            return _encode(self._batch.chat(request))
-        return _encode(self._stream.chat(request))
+            return _answer(self._batch.chat, request)
+        return _answer(self._stream.chat, request)
 
     def completion(self, body: bytes) -> bytes:
         """`/v1/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
         request = decode_completion(body)
         if isinstance(request, DerenderCompletionRequest):
-            return _encode(self._batch.completion(request))
-        return _encode(self._stream.completion(request))
+            return _answer(self._batch.completion, request)
+        return _answer(self._stream.completion, request)
 
 
-def _encode(answer: msgspec.Struct) -> bytes:
+def _answer(derender: Callable[[T], msgspec.Struct], request: T) -> bytes:
     try:
-        return _ENCODER.encode(answer)
+        return _ENCODER.encode(derender(request))
     except UnicodeEncodeError:  # lone surrogates, which JSON may escape and UTF-8 cannot say
-        raise bad_request("the body holds text that is not valid Unicode") from None
+        raise bad_request("The body holds text that is not valid Unicode.") from None
+    except OverflowError:
+        raise bad_request("The body holds an integer of more than 64 bits.") from None

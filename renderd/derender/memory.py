@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +15,7 @@ from parsers.events import Marker, Special
 from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.detokenizer import Lexeme, Rest, Window
-from renderd.wire.state import pack, unpack
+from renderd.wire.state import DerenderStreamState, pack, unpack
 
 MAX_CONTEXT_BYTES = 8192
 """A larger context stays with the client: the state holds its digest."""
@@ -43,6 +42,8 @@ class Memory(msgspec.Struct, array_like=True):
         held: lexemes that may begin a stop string, each with the number of its kind.
         window, snapshot: detokenizer and parser, of a parsed stream that has not ended.
         uncounted, reasoning_tokens: see ChoiceDecoder.
+        calls_sent: calls whose start vLLM sent.
+        blank_sent: blank content that vLLM sent and that the parser has still to say.
         origin: digest of request and prompt where snapshots are kept, else empty.
     """
 
@@ -59,6 +60,8 @@ class Memory(msgspec.Struct, array_like=True):
     snapshot: Any = None
     uncounted: int = 0
     reasoning_tokens: int = 0
+    calls_sent: int = 0
+    blank_sent: str = ""
     origin: bytes = b""
 
     def save(self, decoder: ChoiceDecoder) -> None:
@@ -109,9 +112,14 @@ def origin_digest(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-def history_digest(origin: bytes, token_ids: Sequence[int], chunk_lens: Sequence[int]) -> bytes:
-    """Digest of a stream's origin and history. Raises OverflowError for ids that no tokenizer has."""
-    return origin_digest(origin, array("q", token_ids).tobytes(), array("q", chunk_lens).tobytes())
+def history_digest(origin: bytes, state: DerenderStreamState) -> bytes:
+    """Digest of a stream's origin and of all that vLLM's fields say of it.
+
+    Raises OverflowError for ids that no tokenizer has.
+    """
+    said = [state.logprob_text_offset, len(state.last_tool_call_ids)]
+    numbers = (state.output_token_ids, state.output_chunk_lens, said)
+    return origin_digest(origin, *(array("q", part).tobytes() for part in numbers))
 
 
 class SharedCache(Generic[T]):

@@ -22,6 +22,7 @@ from renderd.derender.memory import (
     read_memory,
     travels,
 )
+from renderd.derender.message import text_of
 from renderd.derender.requests import read_chat_request, read_completion_request
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch
@@ -145,10 +146,13 @@ class Opening:
 
     def close(self, stream: Stream) -> DerenderStreamState:
         """The state for the next event. With a history, it is found again without `parser_state`."""
-        text = stream.state.parser_state = stream.memory.write()
-        if stream.keeps_history and stream.memory.origin:
-            self._keep(stream.state, text, stream.memory.origin)
-        return stream.state
+        state = stream.state
+        text = state.parser_state = stream.memory.write()
+        if stream.keeps_history:
+            state.logprob_text_offset = len(state.output_token_ids)
+            if stream.memory.origin:
+                self._keep(state, text, stream.memory.origin)
+        return state
 
     def _begin(
         self, made_by: str, context: Context, verdict: PromptVerdict, prompt: Sequence[int] | None
@@ -237,7 +241,7 @@ class Opening:
 
     def _replay(self, model: str, state: DerenderStreamState, memory: Memory, context: Context) -> Stream:
         """A stream whose state has a history alone: vLLM made it, or the client dropped the rest."""
-        key = history_digest(memory.origin, state.output_token_ids, state.output_chunk_lens)
+        key = history_digest(memory.origin, state)
         kept = self._snapshots.get(key)
         if kept is not None:
             return self._stream(model, state, read_memory(kept[0], memory.made_by), context, kept[1])
@@ -245,18 +249,34 @@ class Opening:
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
         memory.tokens = len(state.output_token_ids)
         memory.save(stream.decoder)
-        # A call whose start vLLM has not sent is news; of the others this parser said no more than it did.
-        sent = len(state.last_tool_call_ids)
-        stream.missed = [
-            event for event in events if isinstance(event, CallStart | CallArguments) and event.index >= sent
-        ]
+        if state.logprob_text_offset != len(state.output_token_ids):
+            stream.missed = self._carry_on(state, memory, context, events)
         self._keep(state, memory.write(), memory.origin, stream.missed)
         return stream
+
+    def _carry_on(
+        self, state: DerenderStreamState, memory: Memory, context: Context, events: Sequence[Event]
+    ) -> list[Event]:
+        """Reconcile what this parser said of a history with what vLLM sent of it; return what is to be sent.
+
+        vLLM may have sent the name of a call before or after this parser says it. Where whitespace before a
+        call is kept, it does not wait with it.
+        """
+        memory.calls_sent = len(state.last_tool_call_ids)
+        tools = self._setup.family.tools if self._setup.family else None
+        if context.parser is not None and tools is not None and not tools.strip:
+            text = text_of(self._setup.machine(context.parser, memory.snapshot).finish())
+            memory.blank_sent = text if text.isspace() else ""
+        return [
+            event
+            for event in events
+            if isinstance(event, CallStart | CallArguments) and event.index >= memory.calls_sent
+        ]
 
     def _keep(
         self, state: DerenderStreamState, text: str, origin: bytes, missed: Sequence[Event] = ()
     ) -> None:
-        key = history_digest(origin, state.output_token_ids, state.output_chunk_lens)
+        key = history_digest(origin, state)
         size = len(text) + sum(len(event.text) for event in missed if isinstance(event, CallArguments))
         self._snapshots.put(key, (text, missed), size)
 

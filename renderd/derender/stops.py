@@ -133,7 +133,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 def _cut(lexemes: list[Lexeme], end: int, match_end: int) -> list[Lexeme]:
-    """The lexemes before `end`. Text tokens from there to the end of the match were sampled: they stay, empty."""
+    """The lexemes before `end`. Text tokens from there to the match's end stay, empty: they count."""
     kept: list[Lexeme] = []
     position = 0
     for lexeme in lexemes:

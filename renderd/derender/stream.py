@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from msgspec import UNSET
 
-from parsers.events import Event
+from parsers.events import CallStart, Content, Event
 from renderd.derender.ids import CallIds
 from renderd.derender.logprobs import CONTEXT_TOKENS
+from renderd.derender.memory import Memory
 from renderd.derender.message import delta_of, finish_reason_of, text_of
 from renderd.derender.opening import Opening, Stream
 from renderd.derender.setup import Setup
@@ -175,6 +176,8 @@ class StreamDerenderer:
         final = choice.finish_reason is not None
         events = stream.decoder.feed(end.text_ids, tokens_before=memory.tokens, final=final)
         self._setup.report(events)
+        if memory.blank_sent or memory.calls_sent:
+            events = _unsent(events, memory)
         memory.tokens += len(choice.token_ids or ())
         matched = stream.decoder.search.matched
         # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
@@ -197,6 +200,21 @@ class StreamDerenderer:
         elif stream.keeps_history and ids:
             state.output_token_ids += ids
             state.output_chunk_lens.append(len(ids))
+
+
+def _unsent(events: Sequence[Event], memory: Memory) -> list[Event]:
+    """Events without what vLLM has sent of them already."""
+    news: list[Event] = []
+    for event in events:
+        if isinstance(event, CallStart):
+            memory.blank_sent = ""
+            if event.index < memory.calls_sent:
+                continue
+        elif isinstance(event, Content):
+            sent, memory.blank_sent = memory.blank_sent, memory.blank_sent[len(event.text) :]
+            event = Content(event.text.removeprefix(sent))
+        news.append(event)
+    return news
 
 
 def _guarded(given: bool, failure: str, answer: Callable[[], T]) -> T:

@@ -28,7 +28,9 @@ class DerenderStreamState(msgspec.Struct):
         prev_tokens, prefix_offset, read_offset: the detokenizer's window (contract E.3), plain streams only.
         role_sent: the role is out.
         logprob_context_token_ids: the last four sampled ids, the stop token included.
-        logprob_text_offset: where the next `text_offset` of a completion starts, in characters.
+        logprob_text_offset: where the next `text_offset` of a completion starts, in characters. A chat has no
+            use for it: there it is the length of the history as renderd left it, which tells whether vLLM has
+            carried the stream on since.
         output_token_ids, output_chunk_lens: history of a parsed stream, by which vLLM replays it.
         tools_streamed: a tool call is out.
         last_tool_call_ids: ids of the calls in the history, by call index.

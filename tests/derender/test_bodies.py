@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from renderd.derender import DerenderOptions
 from renderd.wire.errors import ApiError
-from tests.derender.support import CHAT, Json, chat, chunk, derenderer, encode, refusal, response
+from tests.derender.support import CHAT, OPTIONS, Json, chat, chunk, derenderer, encode, refusal, response
 
 FINISHED = response([9707])
 
@@ -136,3 +137,29 @@ def test_a_choice_needs_only_its_index() -> None:
 def test_a_response_without_an_id_gets_one() -> None:
     answer = chat(derenderer(), generate_response={"choices": [{"index": 0, "token_ids": encode("x")}]})
     assert len(answer["id"]) == 16
+
+
+@pytest.mark.parametrize("options", [OPTIONS, DerenderOptions(replayable=True)])
+@pytest.mark.parametrize(
+    "request_", [CHAT, {**CHAT, "return_token_ids": True}, {**CHAT, "stop_token_ids": [2**80]}]
+)
+@pytest.mark.parametrize("route", ["batch", "stream"])
+def test_integers_of_many_digits(route: str, request_: Json, options: DerenderOptions) -> None:
+    server = derenderer("qwen3", "qwen3", "hermes", options)
+    body: Json = {"chat_request": request_, "prompt_token_ids": [1, 2**70]}
+    if route == "batch":
+        body["generate_response"] = response([9707, 2**70], stop_reason=2**65)
+    else:
+        body |= {"stream": True, "generate_chunk": chunk([9707, 2**70])}
+    try:
+        chat(server, **body)
+    except ApiError as error:
+        assert error.status == 400
+
+
+@pytest.mark.parametrize("stop", ["\ud800", "a\udfff"])
+def test_stop_strings_that_utf8_cannot_say(stop: str) -> None:
+    error = refusal(
+        derenderer(), stream=True, generate_chunk=chunk([9707]), chat_request={**CHAT, "stop": stop}
+    )
+    assert error.status == 400

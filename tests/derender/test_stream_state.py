@@ -181,6 +181,39 @@ def test_a_call_that_vllm_has_not_announced_yet_is_news() -> None:
     assert json.loads(stream.answers[0])["chunk"] == first == resend(stream.bodies[0], server())["chunk"]
 
 
+def made_by_vllm(ids: list[int], calls: int = 0) -> Json:
+    """The state that vLLM returns after these ids, one a chunk."""
+    return {
+        "role_sent": True,
+        "logprob_context_token_ids": ids[-4:],
+        "output_token_ids": ids,
+        "output_chunk_lens": [1] * len(ids),
+        "tools_streamed": calls > 0,
+        "last_tool_call_ids": [f"chatcmpl-tool-{n}" for n in range(calls)],
+    }
+
+
+def test_whitespace_that_vllm_has_sent_is_not_sent_again() -> None:
+    stream = Streamer(server(), **REQUESTS)
+    stream.state = made_by_vllm(encode("<think>\n\n</think>\n\n"))
+    sent = stream.send_all(chunks([*encode("\nHello\n\n"), EOS], [1] * 9))
+    assert text_of(sent) == "\nHello\n\n"
+
+
+def test_a_name_that_vllm_has_sent_is_not_sent_again() -> None:
+    llama = derenderer("llama3_1", None, "llama3_json")
+    text = '{"name": "get_weather", "parameters": {"city": "Oslo"}}'
+    ids = encode(text, "llama3_1")
+    cut = len(encode('{"name": "get_weather", "', "llama3_1"))
+    stream = Streamer(llama, **REQUESTS)
+    stream.state = made_by_vllm(ids[:cut], 1)
+    sent = stream.send_all(chunks(ids[cut:], [1] * 99))
+    calls = [call for part in sent for call in part["choices"][0]["delta"].get("tool_calls", ())]
+    assert all(call["id"] is None and call["function"]["name"] is None for call in calls)
+    assert "".join(call["function"]["arguments"] for call in calls) == '{"city": "Oslo"}'
+    assert sent[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def test_a_state_that_lost_its_memory_and_has_no_history() -> None:
     stream = Streamer(server(), **REQUESTS)
     stream.send(chunk(OUTPUT[:3]))
