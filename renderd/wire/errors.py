@@ -35,7 +35,9 @@ class ApiError(Exception):
     def body(self) -> bytes:
         """The JSON envelope, scrubbed of addresses and paths."""
         return msgspec.json.encode(
-            ErrorResponse(ErrorInfo(scrub(self.message), self.type, self.param, self.status))
+            ErrorResponse(
+                ErrorInfo(scrub(self.message), self.type, self.param and scrub(self.param), self.status)
+            )
         )
 
 
@@ -65,7 +67,11 @@ _PATH = re.compile(
 
 
 def scrub(message: str) -> str:
-    """Take object addresses, traceback frames and file paths out of a message (contract A.2)."""
+    """Take object addresses, traceback frames and file paths out of a message (contract A.2).
+
+    Lone surrogates, which JSON may escape and UTF-8 cannot say, become question marks.
+    """
+    message = message.encode(errors="replace").decode()
     message = _ADDRESS.sub(">", message)
     message = _FRAME.sub("<path>", message)
     return _PATH.sub("<path>", message).strip()
