@@ -188,11 +188,10 @@ class Opening:
         return context
 
     def _check_chunk(self, chunk: GenerateChunk, memory: Memory, history: int = 0) -> None:
-        route = "chat" if memory.made_by.startswith("chat") else "completion"
-        if len(chunk.choices) > 1:
-            raise bad_request(
-                f"derender_{route}_stream expects at most one choice per chunk (got {len(chunk.choices)})."
-            )
+        if (count := len(chunk.choices)) > 1:
+            if memory.made_by == "completion":
+                raise bad_request("derender_completion_stream expects at most one choice per chunk")
+            raise bad_request(f"derender_chat_stream expects at most one choice per chunk (got {count}).")
         delta = sum(len(choice.token_ids or ()) for choice in chunk.choices)
         checks.check_total(self._setup, memory.prompt_tokens, memory.tokens + history, delta)
 
