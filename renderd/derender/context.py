@@ -85,8 +85,3 @@ def completion_candidates(request: CompletionRequest) -> int | None:
     if request.logprobs is None or request.logprobs == -1 or request.logprob_token_ids:
         return None
     return request.logprobs + 1
-
-
-def calls_in_history(messages: list[dict[str, Any]]) -> int:
-    """Tool calls that the assistant has made in the conversation (contract E.8)."""
-    return sum(len(m.get("tool_calls") or ()) for m in messages if m.get("role") == "assistant")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from renderd.derender import DerenderOptions
+from renderd.derender.ids import CallIds
 from tests.derender.support import (
     CHAT,
     TOOL_CHAT,
@@ -203,6 +204,15 @@ def test_ids_are_a_function_of_request_choice_and_call() -> None:
     ]
     assert found[-1] == found[0]
     assert len({call for calls in found for call in calls}) == 8
+
+
+def test_ids_that_count() -> None:
+    ids = CallIds("rq", 0, first=0, pinned=["kept"])
+    assert [ids.of(0, "f", None), ids.of(1, "g", None), ids.of(2, "h", "native")] == [
+        "kept",
+        "functions.g:1",
+        "native",
+    ]
 
 
 def test_usage_counts_reasoning_tokens() -> None:

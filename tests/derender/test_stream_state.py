@@ -141,8 +141,8 @@ def test_a_client_that_drops_what_it_does_not_know(size: int, fresh: bool) -> No
     assert fresh or len(set(created)) == 1
 
 
-def test_a_state_of_vllm_at_every_place() -> None:
-    """vLLM answered the first chunks; the stream goes on here, with the ids that vLLM gave to its calls."""
+def test_a_history_is_taken_over_at_every_place() -> None:
+    """The history of the first chunks is replayed; the calls in it keep the ids that they were given."""
     calls = shape(whole())["choices"][0]["message"]["tool_calls"]
     stream = Streamer(server(REPLAYABLE), **REQUESTS)
     before: list[Json] = []
