@@ -8,6 +8,7 @@ keys are all kept.
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
@@ -16,19 +17,25 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
 _BARE_END = re.compile(r'[\s,:\[\]{}"]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "/", "b": "\\b", "f": "\\f", "n": "\\n", "r": "\\r", "t": "\\t"}
 _CONTROL = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_LONGEST_NUMBER = 64  # characters; a longer one is passed on as it is
+_NUMERIC = frozenset("-0123456789")
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class JsonText(msgspec.Struct, array_like=True):
-    """State between two pieces:
+    """State between two pieces.
 
-    Nesting depth, string or not, the undecided escape or bare literal, whether it ended.
+    `depth`: of nesting. `in_string`: inside a string. `pending`: the escape or the bare literal that is being
+    read, `sent` characters of which were passed on. `gap`: a blank is due before the next value. `done`: the
+    value has ended.
     """
 
     depth: int = 0
     in_string: bool = False
     pending: str = ""
+    sent: int = 0
+    gap: bool = False
     done: bool = False
 
 
@@ -39,44 +46,51 @@ def feed(state: JsonText, text: str, out: list[str], at: int = 0) -> int:
         if state.in_string:
             at = _string(state, text, out, at)
             continue
-        char = text[at]
         if state.pending:
             end = _BARE_END.search(text, at)
             stop = end.start() if end else size
             state.pending += text[at:stop]
             at = stop
-            if end:
-                _bare(state, out)
+            _bare(state, out, ended=end is not None)
             continue
-        if char == '"':
-            state.in_string = True
-            out.append(char)
-        elif char in "{[":
-            state.depth += 1
-            out.append(char)
-        elif char in "}]":
-            if state.depth == 0:  # the end of the object around a missing value
-                state.done = True
-                return at
-            state.depth -= 1
-            out.append(char)
-            state.done = state.depth == 0
-        elif char in ",:":
-            if state.depth == 0:
-                state.done = True
-                return at
-            out.append(char + " ")
-        elif not char.isspace():
-            state.pending = char
-        at += 1
+        at = _structure(state, text, out, at)
     return at
 
 
 def cut(state: JsonText, out: list[str]) -> None:
     """The output ended: say the literal or escape that is held back, as it came."""
-    if state.pending:
-        out.append(state.pending)
-        state.pending = ""
+    out.append(state.pending[state.sent :])
+    state.pending = ""
+    state.sent = 0
+
+
+def _structure(state: JsonText, text: str, out: list[str], at: int) -> int:
+    char = text[at]
+    if char in ",:}]":
+        if state.depth == 0:  # the end of the object around the value
+            state.done = True
+            return at
+        out.append(char)
+        state.gap = char in ",:"
+        if not state.gap:
+            state.depth -= 1
+            state.done = state.depth == 0
+        return at + 1
+    if char.isspace():
+        return at + 1
+    if state.gap:
+        out.append(" ")
+        state.gap = False
+    if char == '"':
+        state.in_string = True
+        out.append(char)
+    elif char in "{[":
+        state.depth += 1
+        out.append(char)
+    else:
+        state.pending = char
+        _bare(state, out, ended=False)
+    return at + 1
 
 
 def _string(state: JsonText, text: str, out: list[str], at: int) -> int:
@@ -159,15 +173,31 @@ def _character(code: int) -> str:
     return char
 
 
-def _bare(state: JsonText, out: list[str]) -> None:
+def _bare(state: JsonText, out: list[str], ended: bool) -> None:
+    """A number, a literal, or anything else without quotes: what its normal form begins with can be said."""
     word = state.pending
-    state.pending = ""
-    number = _NUMBER.fullmatch(word)
-    if number is None or len(word) > 400:
-        out.append(word)
-    elif number.group(1) or number.group(2):
-        value = float(word)
-        out.append(word if value in (float("inf"), float("-inf")) else repr(value))
-    else:
-        out.append("0" if word == "-0" else word)
-    state.done = state.depth == 0
+    if ended:
+        written = _normal(word)
+        if not written.startswith(word[: state.sent]):
+            written = word
+        out.append(written[state.sent :])
+        state.pending = ""
+        state.sent = 0
+        state.done = state.depth == 0
+    elif word[0] not in _NUMERIC or len(word) > _LONGEST_NUMBER:
+        out.append(word[state.sent :])
+        state.pending = "#"  # passed on as it comes, so nothing of it needs to be remembered
+        state.sent = 1
+    elif word != "-0" and word.lstrip("-").isdecimal():  # a fraction or an exponent may change what follows
+        out.append(word[state.sent :])
+        state.sent = len(word)
+
+
+def _normal(word: str) -> str:
+    """A JSON number as Python writes it; anything else as it is."""
+    if _NUMBER.fullmatch(word) is None:
+        return word
+    if word.lstrip("-").isdecimal():
+        return "0" if word == "-0" else word
+    value = float(word)
+    return repr(value) if math.isfinite(value) else word

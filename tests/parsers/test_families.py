@@ -254,6 +254,14 @@ def test_special_token_rule() -> None:
     assert build("deepseek_r1", "deepseek_v3").skip_special_tokens(True, "auto") is None
 
 
+def test_numbers_are_passed_on_digit_by_digit() -> None:
+    family = build(None, "hermes")
+    machine = family.start(family.context(TOOLS, "auto", {}, "unknown"), family.markers)
+    machine.feed([*lexemes(family, "<tool_call>"), '{"name": "f", "arguments": {"a": '])
+    said = [add_content(machine.feed([piece])) for piece in ("1", "2", ".", "5", "0", "}")]
+    assert said == [" 1", "2", "", "", "", ".5}"]
+
+
 def test_undecided_text_is_bounded() -> None:
     family = build(None, "llama3_json")
     context = family.context(TOOLS, "auto", {}, "unknown", max_undecided=100)

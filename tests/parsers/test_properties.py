@@ -189,6 +189,20 @@ def test_compiled_types_follow_references() -> None:
     assert compile_tools(tools) == {"f": {"o": "o", "opt": "zo", "c": "i", "e": "is", "l": "za"}}
 
 
+@pytest.mark.parametrize("piece", ["1", "a", '"', "{", "[1,", "\\u"])
+def test_json_of_any_length_takes_linear_time(piece: str) -> None:
+    import time
+
+    times = []
+    for count in (20_000, 80_000):
+        state = json_text.JsonText(depth=1)
+        began = time.process_time()
+        for _ in range(count):
+            json_text.feed(state, piece, [])
+        times.append(time.process_time() - began)
+    assert times[1] < 12 * times[0] + 0.5
+
+
 def test_a_megabyte_of_near_markers_takes_linear_time() -> None:
     import time
 
