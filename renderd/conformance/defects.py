@@ -273,6 +273,18 @@ def reasoning_miscounted(evidence: Evidence) -> str | None:
     return f"{counted!r} reasoning tokens were recorded, and reasoning {'too' if said else 'neither'}"
 
 
+def end_token_as_reason(evidence: Evidence) -> str | None:
+    if evidence.path[-1:] != ("stop_reason",) or not isinstance(evidence.recorded, int):
+        return _ELSEWHERE
+    body = evidence.case.request.get("json") or {}
+    answer = body.get("generate_response") or body.get("generate_chunk") or {}
+    choices = get(answer, ("choices",))
+    ids = choices[evidence.path[-2]]["token_ids"] if choices is not ABSENT else []
+    if (body.get("chat_request") or {}).get("stop_token_ids"):
+        return "the request names stop tokens"
+    return None if ids[-1:] == [evidence.recorded] else f"{evidence.recorded} is not the last token"
+
+
 def server_error(evidence: Evidence) -> str | None:
     status = evidence.view.get("status") if evidence.where == "error" else 200
     return None if status >= 500 else f"the recorded status is {status}"
@@ -307,6 +319,7 @@ DEFECTS: dict[str, Check] = {
     "call_from_lookalike": call_from_lookalike,
     "finish_contradicts_calls": finish_contradicts_calls,
     "reasoning_miscounted": reasoning_miscounted,
+    "end_token_as_reason": end_token_as_reason,
     "server_error": server_error,
 }
 """By the name that `defect` in divergences.toml gives them; that file's header says what each means."""

@@ -23,9 +23,10 @@ from renderd.wire.generate import GenerateChoice, GenerateResponse, GenerateUsag
 
 
 class Decoded(NamedTuple):
-    """A choice read to its end. `stop_reason` is the one to report."""
+    """A choice read to its end. `finish_reason` and `stop_reason` are those to report."""
 
     events: list[Event]
+    finish_reason: str | None
     stop_reason: int | str | None
     reasoning_tokens: int
 
@@ -76,16 +77,20 @@ class BatchDerenderer:
         """The text_completion of finished answers, one a prompt."""
         setup, responses = self._setup, body.generate_responses
         loc = "body.DerenderCompletionRequest.completion_request"
-        context = setup.completion_context(read_completion_request(body.completion_request, loc))
+        request = read_completion_request(body.completion_request, loc)
+        context = setup.completion_context(request)
         model = setup.model_name(body.model)
         self._check_responses(body)
         prompts = body.prompt_token_ids or [None] * len(responses)
+        echoes = setup.echoes(request)
         choices: list[CompletionChoice] = []
-        for response, prompt in zip(responses, prompts, strict=True):
+        for number, (response, prompt) in enumerate(zip(responses, prompts, strict=True)):
+            echo = echoes[number] if number < len(echoes) else ""
             seed = prompt if prompt is not None else response.prompt_token_ids
             for choice in response.choices:
                 decoded = self._decode(choice, context, seed or ())
                 shown = self._completion_choice(choice, decoded, context, len(choices))
+                shown.text = echo + shown.text
                 shown.prompt_token_ids = response.prompt_token_ids if context.return_token_ids else None
                 choices.append(shown)
         first = responses[0].kv_transfer_params
@@ -129,17 +134,17 @@ class BatchDerenderer:
             setup.model.tokenizer.eos_token_id,
             setup.model.eos_token_ids,
         )
-        stops: list[str] = []
-        if reason == "stop" and not isinstance(end.stop_reason, int):
-            stops = [end.stop_reason] if isinstance(end.stop_reason, str) else context.stop
+        # An engine without a tokenizer runs on behind a stop string, whatever ends it in the end.
+        stops = [end.stop_reason] if isinstance(end.stop_reason, str) else context.stop
         search = StopSearch(stops, min_tokens=context.min_tokens, include=context.include_stop)
         detokenizer = setup.detokenizer(context)
         machine = setup.machine(context.parser) if context.parser else None
         decoder = ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine)
         events = decoder.feed(end.text_ids, tokens_before=0, final=True)
         setup.report(events)
-        stop_reason = search.matched if search.matched is not None else end.stop_reason
-        return Decoded(events, stop_reason, decoder.reasoning_tokens)
+        if search.matched is not None:
+            return Decoded(events, "stop", search.matched, decoder.reasoning_tokens)
+        return Decoded(events, choice.finish_reason, end.stop_reason, decoder.reasoning_tokens)
 
     def _chat_choice(
         self, choice: GenerateChoice, decoded: Decoded, context: Context, request_id: str
@@ -151,7 +156,7 @@ class BatchDerenderer:
             message=message,
             logprobs=None if context.hidden else logprobs,
             finish_reason=finish_reason_of(
-                choice.finish_reason or "stop", context, message.tool_calls is not UNSET
+                decoded.finish_reason or "stop", context, message.tool_calls is not UNSET
             ),
             stop_reason=decoded.stop_reason,
             token_ids=choice.token_ids if context.return_token_ids and not context.hidden else None,
@@ -164,7 +169,7 @@ class BatchDerenderer:
             index=index,
             text=text_of(decoded.events),
             logprobs=self._setup.logprobs.completion(choice.logprobs, context.candidates, ()),
-            finish_reason=choice.finish_reason,
+            finish_reason=decoded.finish_reason,
             stop_reason=decoded.stop_reason,
             token_ids=choice.token_ids if context.return_token_ids else None,
             prompt_token_ids=None,

@@ -24,6 +24,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
         return_token_ids: ids are part of the answer.
         single: one choice was asked for.
         include_reasoning: of a parsed answer; False hides logprobs and token ids too.
+        role: of the message (contract F).
         tool_choice: its kind.
         keeps_calls: tool calls are part of the answer (contract E.6, message assembly).
         parallel: all of them, not only the first.
@@ -41,6 +42,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
     return_token_ids: bool = False
     single: bool = True
     include_reasoning: bool = True
+    role: str = "assistant"
     tool_choice: ToolChoiceKind | None = None
     keeps_calls: bool = False
     parallel: bool = True

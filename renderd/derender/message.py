@@ -32,6 +32,7 @@ def message_of(events: Iterable[Event], context: Context, ids: CallIds) -> ChatM
         content = []
     kept = calls[: None if context.parallel else 1] if context.keeps_calls else []
     return ChatMessage(
+        role=context.role,
         content=None if content is None else "".join(content),
         reasoning=None if reasoning is None or not context.include_reasoning else "".join(reasoning),
         tool_calls=[_tool_call(start, arguments, ids) for start, arguments in kept] or UNSET,

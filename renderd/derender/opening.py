@@ -51,6 +51,7 @@ class Stream:
         context: the compiled request.
         decoder: ready for the next ids.
         missed: what the history said but no client has heard.
+        echo: the prompt, where this is the first event and the answer is to begin with it.
         keeps_history: the state carries the history.
     """
 
@@ -60,6 +61,7 @@ class Stream:
     context: Context
     decoder: ChoiceDecoder
     missed: Sequence[Event] = ()
+    echo: str = ""
     keeps_history: bool = False
 
 
@@ -135,14 +137,18 @@ class Opening:
             )
             self._check_chunk(body.generate_chunk, memory)
             return self._stream(model, state, memory, context)
-        context = setup.completion_context(read_completion_request(body.completion_request, loc))
+        request = read_completion_request(body.completion_request, loc)
+        context = setup.completion_context(request)
         prompt = _read_prompt(body.prompt_token_ids, _COMPLETION)
         model = setup.model_name(body.model)
         checks.check_prompt(setup, prompt)
         memory = self._begin("completion", context, "unknown", prompt)
         self._check_chunk(body.generate_chunk, memory)
         _check_plain(state, context)
-        return self._plain(model, state, memory, context, prompt, body.generate_chunk)
+        stream = self._plain(model, state, memory, context, prompt, body.generate_chunk)
+        echoes = setup.echoes(request) if state is None else []
+        stream.echo = echoes[0] if len(echoes) == 1 else ""
+        return stream
 
     def close(self, stream: Stream) -> DerenderStreamState:
         """The state for the next event. With a history, it is found again without `parser_state`."""
@@ -236,7 +242,7 @@ class Opening:
         )
         decoder = ChoiceDecoder(setup.detokenizer(context), window, search, machine, memory.uncounted)
         keeps_history = machine is not None and (setup.options.replayable or bool(state.output_token_ids))
-        return Stream(model, state, memory, context, decoder, missed, keeps_history)
+        return Stream(model, state, memory, context, decoder, missed, keeps_history=keeps_history)
 
     def _replay(self, model: str, state: DerenderStreamState, memory: Memory, context: Context) -> Stream:
         """A stream whose state has a history alone: vLLM made it, or the client dropped the rest."""

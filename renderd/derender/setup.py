@@ -36,12 +36,14 @@ class DerenderOptions:
         max_undecided_bytes: text that a parser holds back at most before it calls it content.
         replayable: stream states carry the history by which vLLM can take a parsed stream over.
         max_n: choices of a response.
+        response_role: role of an answer that follows a generation prompt.
     """
 
     max_logprobs: int = 20
     max_undecided_bytes: int = 65536
     replayable: bool = False
     max_n: int = 16384
+    response_role: str = "assistant"
 
 
 class Setup:
@@ -128,9 +130,9 @@ class Setup:
         if request is None:
             return Context(skip_special_tokens=self._skips_special(None))
         skip = self._skips_special(request.skip_special_tokens)
-        family = self.family
+        family, role = self.family, self._role(request)
         if family is None:
-            return Context(**common_fields(request, chat_candidates(request), skip))
+            return Context(**common_fields(request, chat_candidates(request), skip), role=role)
         choice, tools = tool_choice_kind(request), tool_dicts(request)
         if family.skip_special_tokens(bool(tools), choice) is False:
             skip = False
@@ -140,6 +142,7 @@ class Setup:
                 tools, choice, self._kwargs(request), verdict, self.options.max_undecided_bytes
             ),
             include_reasoning=request.include_reasoning,
+            role=role,
             tool_choice=choice,
             keeps_calls=choice in ("required", "named")
             or (choice == "auto" and bool(tools) and family.has_tools),
@@ -153,6 +156,25 @@ class Setup:
             return Context(skip_special_tokens=self._skips_special(None))
         skip = self._skips_special(request.skip_special_tokens)
         return Context(**common_fields(request, completion_candidates(request), skip))
+
+    def echoes(self, request: CompletionRequest | None) -> list[str]:
+        """The texts of the prompts, if answers are to begin with them."""
+        if request is None or not request.echo or not request.prompt:
+            return []
+        prompts = request.prompt if isinstance(request.prompt, list) else [request.prompt]
+        if isinstance(prompts[0], int):
+            prompts = [prompts]
+        skip = self._skips_special(request.skip_special_tokens)
+        return [
+            prompt if isinstance(prompt, str) else self.model.tokenizer.decode(prompt, skip)
+            for prompt in prompts
+        ]
+
+    def _role(self, request: ChatCompletionRequest) -> str:
+        """An answer that continues a message has that message's role."""
+        if request.add_generation_prompt or not request.messages:
+            return self.options.response_role
+        return str(request.messages[-1].get("role"))
 
     def _skips_special(self, requested: bool | None) -> bool:
         if requested is not None:

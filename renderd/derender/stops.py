@@ -40,12 +40,15 @@ def drop_stop_token(
     eos_token_id: int | None,
     eos_token_ids: frozenset[int],
 ) -> End:
-    """Leave out the last id if the output stopped at it. `eos_token_id` is the tokenizer's own end token,
-    `eos_token_ids` are all of the model's."""
+    """Leave out the last id if the output stopped at it.
+
+    `eos_token_id` is the tokenizer's own end token, `eos_token_ids` are all of the model's. The former is no
+    stop reason, though an engine without a tokenizer reports it as one.
+    """
     if finish_reason != "stop" or isinstance(stop_reason, str) or not token_ids:
         return End(token_ids, stop_reason)
     last = token_ids[-1]
-    if stop_reason is not None:
+    if stop_reason is not None and (stop_reason != eos_token_id or rules.ignore_eos):
         stopped, reported = last == stop_reason, stop_reason
     elif last == eos_token_id and not rules.ignore_eos:
         stopped, reported = True, None

@@ -91,7 +91,7 @@ class StreamDerenderer:
         ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids)
         delta = delta_of([*stream.missed, *news.events], context, ids)
         if not state.role_sent:
-            delta.role = "assistant"
+            delta.role = context.role
             state.role_sent = True
         if delta.tool_calls is not UNSET:
             state.tools_streamed = True
@@ -150,7 +150,7 @@ class StreamDerenderer:
         shown = context.return_token_ids
         answer = CompletionChunkChoice(
             index=choice.index,
-            text=text,
+            text=stream.echo + text,
             logprobs=logprobs,
             finish_reason=news.finish_reason,
             stop_reason=news.stop_reason,

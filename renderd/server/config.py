@@ -28,6 +28,7 @@ class ServerConfig:
     """Directory or Hugging Face id; None is the carried demo model."""
     served_model_name: list[str] = field(default_factory=list)
     tokenizer: str | None = None
+    tokenizer_mode: str = "auto"
     tokenizer_revision: str | None = None
     revision: str | None = None
     hf_token: str | None = None
@@ -54,6 +55,7 @@ class ServerConfig:
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     tool_strict_level: Literal["auto", "function", "parameter"] | None = None
+    response_role: str = "assistant"
 
     # HTTP
     host: str | None = None

@@ -103,6 +103,7 @@ def _model_flags(group: _Group) -> None:
     add("--model", metavar="MODEL", help="the same as the positional MODEL")
     add("--served-model-name", metavar="NAME", nargs="+", help="names that requests may use; default: MODEL")
     add("--tokenizer", metavar="MODEL", help="take the tokenizer from another directory or id")
+    add("--tokenizer-mode", metavar="MODE", help="auto or hf; vLLM's other modes are refused")
     add("--revision", metavar="REV", help="branch, tag or commit on the hub")
     add("--tokenizer-revision", metavar="REV", help="the same for --tokenizer")
     add("--hf-token", metavar="TOKEN", nargs="?", help="hub access token")
@@ -186,6 +187,7 @@ def _parsing_flags(group: _Group) -> None:
         choices=["auto", "function", "parameter"],
         help="least strictness of structural tags",
     )
+    add("--response-role", metavar="ROLE", help="role of answers that follow a generation prompt (assistant)")
     add(
         "--structured-outputs-config",
         metavar="JSON",

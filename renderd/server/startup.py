@@ -12,6 +12,9 @@ from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
 from renderd.server.services import Services
 
+DEMO = "demo"
+"""What the carried model is called."""
+
 _LIMITS = {"VLLM_MAX_STOP_STRINGS": 4, "VLLM_MAX_COMPLETION_PROMPTS": 1024}
 """Limits that the decoders of requests read themselves; a wrong value is to stop the server, not requests."""
 
@@ -20,6 +23,8 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
     """Load the model and set up both directions. Raises StartupError."""
     for name, default in _LIMITS.items():
         environment_int(name, default)
+    if config.tokenizer_mode not in ("auto", "hf"):
+        raise StartupError(f"--tokenizer-mode {config.tokenizer_mode} is not supported, only auto and hf")
     family = _family(config)
     try:
         model = load_model(_model_config(config))
@@ -37,6 +42,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         max_undecided_bytes=config.max_undecided_bytes,
         replayable=config.stream_state == "replayable",
         max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
+        response_role=config.response_role,
     )
     return Services(
         model,
@@ -58,7 +64,7 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         chat_template_content_format=config.chat_template_content_format,
         generation_config=config.generation_config,
         override_generation_config=config.override_generation_config,
-        served_model_name=config.served_model_name,
+        served_model_name=config.served_model_name or ([DEMO] if config.model is None else []),
         trust_request_chat_template=config.trust_request_chat_template,
         default_chat_template_kwargs=config.default_chat_template_kwargs,
         reasoning_effort_map=config.reasoning_effort_map,

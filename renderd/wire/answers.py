@@ -59,9 +59,9 @@ class ToolCall(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct, kw_only=True):
-    """The assistant's message. `tool_calls` is written only when there are any."""
+    """The answer's message. `tool_calls` is written only when there are any."""
 
-    role: Literal["assistant"] = "assistant"
+    role: str = "assistant"
     content: str | None = None
     refusal: None = None
     annotations: None = None
@@ -153,7 +153,7 @@ class ToolCallDelta(msgspec.Struct):
 class Delta(msgspec.Struct, kw_only=True):
     """News of a message. `tool_calls` is written only when there are any."""
 
-    role: Literal["assistant"] | None = None
+    role: str | None = None
     content: str | None = None
     reasoning: str | None = None
     tool_calls: list[ToolCallDelta] | UnsetType = UNSET

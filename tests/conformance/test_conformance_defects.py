@@ -67,7 +67,14 @@ def counted(tokens: int, **message: Any) -> Any:
     return choice(**message) | {"usage": {"completion_tokens_details": {"reasoning_tokens": tokens}}}
 
 
+def ended(stop_reason: int | None, last: int, **request: Any) -> Evidence:
+    body = {"generate_response": {"choices": [{"index": 0, "token_ids": [1, last]}]}, "chat_request": request}
+    answer = {"choices": [{"index": 0, "stop_reason": stop_reason}]}
+    return evidence("choices[0].stop_reason", "", answer, None, "http", json=body)
+
+
 SHOWN = [
+    ("end_token_as_reason", ended(7, 7)),
     ("text_lost", evidence(CONTENT, "a <b> c", choice(content="a"), "a <b> c")),
     ("text_lost", evidence(CALLS, '{"x": "Par', choice(content=None), calls('{"x": "Par'))),
     ("text_lost", evidence(f"{CALLS}[0].function.arguments", '{"x": 1}', choice(content=None), '{"x": 1}')),
@@ -90,6 +97,9 @@ SHOWN = [
     ("server_error", evidence("status", "", {"status": 500}, 400, "error")),
 ]
 NOT_SHOWN = [
+    ("end_token_as_reason", ended(7, 8)),
+    ("end_token_as_reason", ended(None, 7)),
+    ("end_token_as_reason", ended(7, 7, stop_token_ids=[7])),
     ("text_lost", evidence(CONTENT, "a b", choice(content=None, reasoning="b a"), "a b")),
     ("text_lost", evidence(CONTENT, "a", choice(content="a"), "a and more")),
     ("text_lost", evidence(CONTENT, "a b", choice(content="a"))),

@@ -65,7 +65,7 @@ def test_stop_tokens(last: int, request_: Json, choice: Json, expected: tuple[st
     ("text", "request_", "choice", "expected"),
     [
         ("a STOP b", {"stop": "STOP"}, {}, ("a ", "STOP")),
-        ("a STOP b", {"stop": "STOP"}, {"finish_reason": "length"}, ("a STOP b", None)),
+        ("a STOP b", {"stop": "STOP"}, {"finish_reason": "length"}, ("a ", "STOP")),
         ("a STOP b", {"stop": "STOP", "include_stop_str_in_output": True}, {}, ("a STOP", "STOP")),
         ("a STOP b", {"stop": ["STOP"]}, {"stop_reason": "b"}, ("a STOP ", "b")),
         ("a STOP b", {}, {"stop_reason": "STOP"}, ("a ", "STOP")),
@@ -220,3 +220,10 @@ def test_any_grouping_finds_the_same(
         whole = [lexeme for lexeme in kept if not isinstance(lexeme, Rest)]
         assert len(whole) == len(lexemes)  # one lexeme a token
         assert [x for x in kept if isinstance(x, Marker)] == [x for x in lexemes if isinstance(x, Marker)]
+
+
+def test_the_models_own_end_token_is_no_stop_reason() -> None:
+    """An engine that loads no tokenizer reports it as one."""
+    eos = 151645
+    assert finished([*encode("done"), eos], {}, stop_reason=eos) == ("done", None)
+    assert finished([*encode("done"), eos], {"ignore_eos": True}, stop_reason=eos) == ("done", eos)
