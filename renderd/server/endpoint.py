@@ -26,18 +26,21 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 Handler = Callable[[bytes, str | None], bytes]
 """Body and header X-Request-Id -> body of the 200 answer. Raises ApiError. Called from several threads."""
 
+Brief = Callable[[bytes], bool]
+"""Whether a body surely takes less than a millisecond."""
+
 
 class Endpoint:
     """Answers POST requests with what `handler` makes of the body.
 
-    A body of `inline_bytes` or less is answered on the event loop: it takes less than a millisecond, and a
-    thread would cost more than it frees. Larger ones go to the pool, so that nothing waits for them.
+    A body that is `brief` is answered on the event loop: it takes less than a millisecond, and a thread would
+    cost more than it frees. The others go to the pool, so that nothing waits for them.
     """
 
-    def __init__(self, handler: Handler, pool: ThreadPoolExecutor, inline_bytes: int) -> None:
+    def __init__(self, handler: Handler, pool: ThreadPoolExecutor, brief: Brief) -> None:
         self._handler = handler
         self._pool = pool
-        self._inline_bytes = inline_bytes
+        self._brief = brief
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -65,7 +68,7 @@ class Endpoint:
             return 400, bad_request(f"The request holds a value that cannot be used: {error}").body()
 
     async def _handle(self, body: bytes, request_id: str | None) -> bytes:
-        if len(body) <= self._inline_bytes:
+        if self._brief(body):
             return self._handler(body, request_id)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._handler, body, request_id)

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Response
 from starlette.routing import Route
 
 import renderd
-from renderd.server.endpoint import Endpoint, Handler
+from renderd.server.endpoint import Brief, Endpoint, Handler
 from renderd.server.services import Services
 from renderd.wire import answers, api, derender
 from renderd.wire.chat import ChatCompletionRequest
@@ -24,8 +24,7 @@ from renderd.wire.generate import GenerateRequest
 class Post:
     """A POST route. `requests` and `responses` are the types that its bodies may have, for documentation.
 
-    `inline_bytes` is the size of body that surely takes less than a millisecond (see Endpoint): a few hundred
-    tokens to derender do; a render of any size may meet a long template.
+    `brief`: see Endpoint. A render of any size may meet a long template, so none is.
     """
 
     path: str
@@ -33,7 +32,7 @@ class Post:
     requests: tuple[Any, ...]
     responses: tuple[Any, ...]
     handler: Callable[[Services], Handler]
-    inline_bytes: int = 0
+    brief: Brief = lambda body: False
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,11 @@ class Get:
     response: Any
     answer: Callable[[Services], Any]
     methods: tuple[str, ...] = ()
+
+
+def _brief_derender(body: bytes) -> bool:
+    """A few hundred tokens, or a chunk of a stream that has begun: its history needs no replay."""
+    return len(body) <= 2048 or (len(body) <= 65536 and b'"parser_state":"' in body)
 
 
 POSTS = (
@@ -68,7 +72,7 @@ POSTS = (
         (derender.DerenderChatRequest, derender.DerenderChatStreamRequest),
         (answers.ChatCompletion, answers.ChatStreamAnswer),
         lambda services: _without_id(services.derenderer.chat),
-        inline_bytes=2048,
+        brief=_brief_derender,
     ),
     Post(
         "/v1/completions/derender",
@@ -76,7 +80,7 @@ POSTS = (
         (derender.DerenderCompletionRequest, derender.DerenderCompletionStreamRequest),
         (answers.Completion, answers.CompletionStreamAnswer),
         lambda services: _without_id(services.derenderer.completion),
-        inline_bytes=2048,
+        brief=_brief_derender,
     ),
     Post(
         "/tokenize",
@@ -116,7 +120,7 @@ GETS = (
 def add_routes(app: FastAPI, services: Services, pool: ThreadPoolExecutor) -> None:
     """Register the routes, answered by `services`."""
     for post in POSTS:
-        endpoint = Endpoint(post.handler(services), pool, post.inline_bytes)
+        endpoint = Endpoint(post.handler(services), pool, post.brief)
         app.router.routes.append(Route(post.path, endpoint, methods=["POST"]))
     for get in GETS:
         app.add_api_route(
