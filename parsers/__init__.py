@@ -22,8 +22,9 @@ from parsers.events import (
     Special,
 )
 from parsers.family import Family, PromptVerdict, UnknownParserError
-from parsers.machine import Machine, RequestContext
+from parsers.machine import Machine
 from parsers.registry import build, reasoning_parser_names, tool_parser_names
+from parsers.table import RequestContext
 
 __all__ = [
     "Anomaly",

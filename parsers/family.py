@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar
-from parsers.machine import CompiledRegion, Machine, RequestContext, Table
+from parsers.machine import Machine
 from parsers.schema import compile_tools
+from parsers.table import CompiledRegion, RequestContext, Table
 from parsers.tags import TagModel
 
 PromptVerdict = Literal["open", "over", "unknown"]

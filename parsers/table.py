@@ -1,0 +1,64 @@
+"""A grammar made ready to run: for one kind of request, and for the tokens that one vocabulary has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from parsers.bodies import Body
+from parsers.grammar import On, Region
+from parsers.scan import Scanner
+
+
+class RequestContext(msgspec.Struct, array_like=True, frozen=True):
+    """What a machine must know of the request. Plain values: it travels in the stream state.
+
+    `reasoning`: "off" parses none, "open" starts inside, "over" starts behind it. `tools`: calls are
+    taken out of the content; `asked`: because the request wants them. `forced`: it insists on one, so
+    blank content is none. `types`: parameter types by function, for families whose values are typed by
+    the schema. `max_undecided`: characters held back at most before they are released as content.
+    """
+
+    reasoning: Literal["off", "open", "over"] = "off"
+    tools: bool = False
+    asked: bool = False
+    forced: bool = False
+    types: dict[str, dict[str, str]] = {}
+    max_undecided: int = 65536
+
+
+class CompiledRegion:
+    """A region for one tokenizer: which of its markers are text, which are tokens.
+
+    `absorbs`: special tokens are deleted.
+    """
+
+    __slots__ = ("absorbs", "body", "known_names", "name", "on", "scanner", "text", "then", "to")
+
+    def __init__(self, name: str, region: Region, token_markers: frozenset[str], absorbs: bool) -> None:
+        self.name = name
+        self.text = region.text
+        self.body: Body | None = region.body
+        self.then = region.then
+        self.to = region.on_text
+        self.known_names = region.known_names
+        self.on: dict[str, On] = {on.marker: on for on in region.on}
+        self.scanner = Scanner(tuple(marker for marker in self.on if marker not in token_markers))
+        self.absorbs = absorbs
+
+
+class Table(NamedTuple):
+    """What a machine runs: the regions of a family for one kind of request and one tokenizer.
+
+    `start`: where content begins. `strip`: whitespace before a call is dropped. `empty`: an empty reasoning
+    section is said. `counted`: the markers between which tokens count as reasoning tokens; None if those
+    of the reasoning region do.
+    """
+
+    regions: Mapping[str, CompiledRegion]
+    start: str
+    strip: bool
+    empty: bool
+    counted: tuple[str, str] | None
