@@ -53,20 +53,6 @@ def _brief_derender(body: bytes) -> bool:
 
 POSTS = (
     Post(
-        "/v1/chat/completions/render",
-        "Chat request to token ids and sampling parameters.",
-        (ChatCompletionRequest,),
-        (GenerateRequest,),
-        lambda services: services.renderer.chat,
-    ),
-    Post(
-        "/v1/completions/render",
-        "Completion request to token ids and sampling parameters, one object a prompt.",
-        (CompletionRequest,),
-        (list[GenerateRequest],),
-        lambda services: services.renderer.completion,
-    ),
-    Post(
         "/v1/chat/completions/derender",
         "Token ids to a chat answer, or a streamed event to a chunk and the state for the next call.",
         (derender.DerenderChatRequest, derender.DerenderChatStreamRequest),
@@ -81,6 +67,20 @@ POSTS = (
         (answers.Completion, answers.CompletionStreamAnswer),
         lambda services: _without_id(services.derenderer.completion),
         brief=_brief_derender,
+    ),
+    Post(
+        "/v1/chat/completions/render",
+        "Chat request to token ids and sampling parameters.",
+        (ChatCompletionRequest,),
+        (GenerateRequest,),
+        lambda services: services.renderer.chat,
+    ),
+    Post(
+        "/v1/completions/render",
+        "Completion request to token ids and sampling parameters, one object a prompt.",
+        (CompletionRequest,),
+        (list[GenerateRequest],),
+        lambda services: services.renderer.completion,
     ),
     Post(
         "/tokenize",
@@ -119,9 +119,11 @@ GETS = (
 
 def add_routes(app: FastAPI, services: Services, pool: ThreadPoolExecutor) -> None:
     """Register the routes, answered by `services`."""
-    for post in POSTS:
-        endpoint = Endpoint(post.handler(services), pool, post.brief)
-        app.router.routes.append(Route(post.path, endpoint, methods=["POST"]))
+    # Ahead of the application's own: routes are tried in order, for every request and its metrics.
+    app.router.routes[:0] = [
+        Route(post.path, Endpoint(post.handler(services), pool, post.brief), methods=["POST"])
+        for post in POSTS
+    ]
     for get in GETS:
         app.add_api_route(
             get.path, _answer(get, services), methods=["GET", *get.methods], include_in_schema=False
