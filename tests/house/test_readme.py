@@ -39,6 +39,7 @@ def test_flags() -> None:
     others = {
         "--json",
         "--tokens-only",
+        "--enable-scale-out",
         "--slurpfile",
         "--argjson",
         "--flags",
