@@ -10,22 +10,21 @@ from renderd.conformance.client import Client
 Json = dict[str, Any]
 
 _WORDS = (
-    "about above account across action after again against air almost along also always among amount "
-    "animal answer around because become before begin behind being better between body book both "
-    "bring build carry cause center change child city clear close cold color come common complete "
-    "course cover create cross current dark decide deep describe develop direct distance door draw "
-    "drive during early earth enough equal every example family farm field figure final follow force "
-    "forest form friend front garden general glass govern great green ground group grow happen heavy "
-    "history horse hour house hundred idea inch island join keep kind know language large late learn "
-    "leave letter level light list little long machine manner many mark matter mean measure might "
-    "minute money month morning mother mountain move music name natural near nothing notice number "
-    "object ocean often open order paper part pattern people person picture place plain plan plane "
-    "plant point possible power present problem produce question quick quiet reach ready reason "
-    "record region remember represent river road rock round school science season second sentence "
-    "serve several shape ship should simple small snow social sound south special stand start state "
-    "still stone story street strong study summer surface system table teach temperature thing think "
-    "though thousand through together travel under until usual valley village voice water weather "
-    "wheel where while white whole winter wonder world write year young"
+    "about above account across action after again against air almost along also always among amount animal "
+    "answer around because become before begin behind being better between body book both bring build carry "
+    "cause center change child city clear close cold color come common complete course cover create cross "
+    "current dark decide deep describe develop direct distance door draw drive during early earth enough "
+    "equal every example family farm field figure final follow force forest form friend front garden "
+    "general glass govern great green ground group grow happen heavy history horse hour house hundred idea "
+    "inch island join keep kind know language large late learn leave letter level light list little long "
+    "machine manner many mark matter mean measure might minute money month morning mother mountain move "
+    "music name natural near nothing notice number object ocean often open order paper part pattern people "
+    "person picture place plain plan plane plant point possible power present problem produce question "
+    "quick quiet reach ready reason record region remember represent river road rock round school science "
+    "season second sentence serve several shape ship should simple small snow social sound south special "
+    "stand start state still stone story street strong study summer surface system table teach temperature "
+    "thing think though thousand through together travel under until usual valley village voice water "
+    "weather wheel where while white whole winter wonder world write year young"
 )
 _WORD_LIST = _WORDS.split()
 

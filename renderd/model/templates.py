@@ -11,13 +11,11 @@ from renderd.wire.errors import bad_request
 
 _NO_TEMPLATE = (
     "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat "
-    "template if "
-    "the tokenizer does not define one."
+    "template if the tokenizer does not define one."
 )
 _UNTRUSTED = (
     "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request "
-    "with "
-    "untrusted chat template."
+    "with untrusted chat template."
 )
 
 

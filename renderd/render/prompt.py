@@ -88,10 +88,9 @@ def _continued(template: CompiledTemplate, variables: dict[str, Any]) -> str:
     if variables["add_generation_prompt"]:
         raise bad_request(
             "continue_final_message and add_generation_prompt are not compatible. Use "
-            "continue_final_message when you "
-            "want the model to continue the final message, and add_generation_prompt when you want to add a "
-            "header "
-            "that will prompt it to start a new assistant message instead."
+            "continue_final_message when you want the model to continue the final message, and "
+            "add_generation_prompt when you want to add a header that will prompt it to start a new "
+            "assistant message instead."
         )
     if not template.mentions_content:
         raise bad_request(
@@ -119,10 +118,8 @@ def _continued(template: CompiledTemplate, variables: dict[str, Any]) -> str:
     if end < 0 or content.strip() not in text:
         raise bad_request(
             "continue_final_message is set but the final message does not appear in the chat after applying "
-            "the chat "
-            "template! This can happen if the chat template deletes portions of the final message. Please "
-            "verify the "
-            "chat template and final message in your chat to ensure they are compatible."
+            "the chat template! This can happen if the chat template deletes portions of the final message. "
+            "Please verify the chat template and final message in your chat to ensure they are compatible."
         )
     kept = text[:end]
     return kept if text.startswith(_SENTINEL, end) else kept.rstrip()
@@ -139,8 +136,7 @@ def tokenize_text(
     if truncation.limit is None and len(text) > most:
         raise rule_error(
             f"This model's maximum context length is {model.max_model_len} tokens. However, your prompt "
-            f"contains "
-            f"{len(text)} characters (more than {most} characters, which is the upper bound for "
+            f"contains {len(text)} characters (more than {most} characters, which is the upper bound for "
             f"{model.max_model_len} input tokens). Please reduce the length of the input prompt.",
             "input_text",
             value=len(text),
@@ -193,10 +189,8 @@ def check_length(model: Model, count: int) -> None:
         at_least = "at least " if count == limit + 1 else ""
         raise rule_error(
             f"This model's maximum context length is {limit} tokens. However, your prompt contains "
-            f"{at_least}{count} "
-            "input tokens, which exceeds this limit even without any output tokens. Please reduce the "
-            "length of the "
-            "input prompt.",
+            f"{at_least}{count} input tokens, which exceeds this limit even without any output tokens. "
+            "Please reduce the length of the input prompt.",
             "input_tokens",
             value=count,
         )

@@ -46,8 +46,7 @@ def check_requested_tokens(model: Model, field: str, requested: int | None, trun
     if truncate is not None and truncate > limit:
         raise rule_error(
             f"truncate_prompt_tokens={truncate} cannot be greater than max_model_len = {limit}. Please "
-            f"request a smaller "
-            "truncation size.",
+            "request a smaller truncation size.",
             "truncate_prompt_tokens",
             value=truncate,
         )

@@ -102,8 +102,7 @@ def _check_prompt(raw: Raw) -> None:
     if isinstance(prompt, list) and len(prompt) > limit and not isinstance(prompt[0], int | float):
         raise rule_error(
             f"prompt list length {len(prompt)} exceeds the maximum allowed count of {limit}. To increase "
-            f"this limit, "
-            "set the VLLM_MAX_COMPLETION_PROMPTS environment variable.",
+            "this limit, set the VLLM_MAX_COMPLETION_PROMPTS environment variable.",
             "prompt",
         )
 

@@ -210,14 +210,12 @@ def _check_repetition(detection: RepetitionDetection) -> None:
     if largest < 0 or smallest < 0 or smallest > largest:
         raise bad_request(
             "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. Set "
-            "both to 0 to "
-            "disable repetitive pattern detection."
+            "both to 0 to disable repetitive pattern detection."
         )
     if largest > 0 and detection.min_count < 2:
         raise bad_request(
             "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to "
-            "detect "
-            "repetitive patterns, set max_pattern_size to 0."
+            "detect repetitive patterns, set max_pattern_size to 0."
         )
 
 
