@@ -157,6 +157,12 @@ def _targets(urls: Sequence[str], pids: Sequence[int]) -> list[Target]:
     return targets
 
 
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -185,11 +191,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     streams.add_argument(
         "--tokens",
-        type=int,
+        type=_positive,
         default=4000,
         help=f"length of the long answer, after one of {ANSWER} (default 4000)",
     )
-    streams.add_argument("--chunk", type=int, default=1, help="tokens a call (default 1)")
+    streams.add_argument("--chunk", type=_positive, default=1, help="tokens a call (default 1)")
     streams.add_argument(
         "--minimal",
         action="store_true",

@@ -97,3 +97,11 @@ def test_what_cannot_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
         assert "2 --url but 1 --pid" in capsys.readouterr().err
         assert bench.main(["render", "--url", url, "--pid", "999999999"]) == 2
         assert "process 999999999 does not run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--chunk", "--tokens"])
+@pytest.mark.parametrize("value", ["0", "-1", "x", ""])
+def test_counts_have_to_be_positive(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["stream", "--url", "http://127.0.0.1:1", f"{option}={value}"])
+    assert "no number of tokens" in capsys.readouterr().err
