@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
+from starlette.routing import Route
 
 import renderd
 from renderd.server import openapi
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import internal_error, worker_pool
-from renderd.server.metrics import Metrics
+from renderd.server.metrics import Metrics, MetricsMiddleware
 from renderd.server.middleware import add_middleware
-from renderd.server.routes import add_routes
+from renderd.server.routes import ShortcutMiddleware, add_routes
 from renderd.server.services import Services
 
 
@@ -27,11 +28,13 @@ def create_app(config: ServerConfig, services: Services, metrics: Metrics) -> Fa
         exception_handlers={Exception: _on_defect},
     )
     app.root_path = config.root_path
-    add_routes(app, services, worker_pool(config.renderer_num_workers))
+    endpoints = add_routes(app, services, metrics, worker_pool(config.renderer_num_workers))
     if documented:
         described = openapi.document(config.root_path)
         app.openapi = lambda: described  # type: ignore[method-assign]
-    metrics.instrument(app)
+    handlers = frozenset(route.path for route in app.routes if isinstance(route, Route))
+    app.add_middleware(ShortcutMiddleware, endpoints=endpoints)
+    app.add_middleware(MetricsMiddleware, metrics=metrics, handlers=handlers)
     add_middleware(app, config)
     return app
 

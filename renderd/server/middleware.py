@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from renderd.server.config import ServerConfig, StartupError
 from renderd.server.endpoint import respond
+from renderd.server.metrics import path_below_root
 
 _GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 
@@ -32,7 +33,7 @@ class ApiKeyMiddleware:
         guarded = (
             scope["type"] in ("http", "websocket")
             and scope.get("method") != "OPTIONS"
-            and _path(scope).startswith(_GUARDED)
+            and path_below_root(scope).startswith(_GUARDED)
         )
         if guarded and not self._admits(Headers(scope=scope).get("authorization", "")):
             await respond(send, 401, b'{"error":"Unauthorized"}')
@@ -46,13 +47,6 @@ class ApiKeyMiddleware:
         digest = _digest(key.encode("latin-1"))  # the bytes of the header
         # Every key is compared, in constant time, so that the time taken says nothing about any of them.
         return any([hmac.compare_digest(digest, known) for known in self._digests])
-
-
-def _path(scope: Scope) -> str:
-    """The path below the application's root path, as the router sees it."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path[len(root) :] if path == root or path.startswith(root + "/") else path
 
 
 def _digest(key: bytes) -> bytes:
