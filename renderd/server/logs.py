@@ -28,6 +28,8 @@ class QuietPaths(logging.Filter):
 def log_config(config: ServerConfig) -> dict[str, Any]:
     """Argument of `logging.config.dictConfig`."""
     result = deepcopy(LOGGING_CONFIG)
+    # uvicorn's own formatter copies every record, for colors and the words of a status.
+    result["formatters"]["access"] = {"format": "%(levelname)s:     %(message)s"}
     result["loggers"]["renderd"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
     if config.disable_access_log_for_endpoints:
         quiet = {"()": QuietPaths, "paths": config.disable_access_log_for_endpoints}
