@@ -6,6 +6,7 @@ so that other servers accept the directory as well.
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,4 +109,5 @@ def write(directory: Path, tokenizer: Tokenizer) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m renderd.demo.train", description=__doc__).parse_args()
     write(model_dir(), train())

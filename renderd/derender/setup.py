@@ -159,15 +159,12 @@ class Setup:
 
     def echoes(self, request: CompletionRequest | None) -> list[str]:
         """The texts of the prompts, if answers are to begin with them."""
-        if request is None or not request.echo or not request.prompt:
+        if request is None or not request.echo:
             return []
-        prompts = request.prompt if isinstance(request.prompt, list) else [request.prompt]
-        if isinstance(prompts[0], int):
-            prompts = [prompts]
         skip = self._skips_special(request.skip_special_tokens)
         return [
             prompt if isinstance(prompt, str) else self.model.tokenizer.decode(prompt, skip)
-            for prompt in prompts
+            for prompt in request.prompts
         ]
 
     def _role(self, request: ChatCompletionRequest) -> str:

@@ -40,9 +40,8 @@ T = TypeVar("T")
 
 @dataclass
 class News:
-    """What an event says of its choice. `live`: the answer was not over before."""
+    """What an event says of its choice."""
 
-    live: bool
     events: Sequence[Event] = ()
     finish_reason: str | None = None
     stop_reason: int | str | None = None
@@ -67,7 +66,9 @@ class StreamDerenderer:
 
     def _chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
         stream, chunk = self._opening.chat(body), body.generate_chunk
-        choices = [self._chat_choice(stream, choice, chunk.request_id) for choice in chunk.choices]
+        # An engine that knows no stop strings runs on behind one: nothing comes after the finish.
+        news = [] if stream.memory.ended else chunk.choices
+        choices = [self._chat_choice(stream, choice, chunk.request_id) for choice in news]
         usage = _usage(chunk, body.prompt_tokens)
         family, context = self._setup.family, stream.context
         if usage and family and family.has_reasoning and (context.single or choices):
@@ -100,7 +101,7 @@ class StreamDerenderer:
         finish_reason = news.finish_reason
         if finish_reason is not None and context.parser is not None:
             finish_reason = finish_reason_of(finish_reason, context, state.tools_streamed)
-        shown = news.live and not context.hidden
+        shown = not context.hidden
         answer = ChatChunkChoice(
             index=choice.index,
             delta=delta,
@@ -118,7 +119,8 @@ class StreamDerenderer:
 
     def _completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
         stream, chunk = self._opening.completion(body), body.generate_chunk
-        choices = [self._completion_choice(stream, choice, chunk) for choice in chunk.choices]
+        news = [] if stream.memory.ended else chunk.choices
+        choices = [self._completion_choice(stream, choice, chunk) for choice in news]
         return CompletionStreamAnswer(
             CompletionChunk(
                 id=chunk.request_id,
@@ -138,7 +140,7 @@ class StreamDerenderer:
         news = self._advance(stream, choice)
         text = text_of(news.events)
         logprobs = self._setup.logprobs.completion(
-            choice.logprobs if news.live else None,
+            choice.logprobs,
             context.candidates,
             state.logprob_context_token_ids,
             state.logprob_text_offset,
@@ -155,7 +157,7 @@ class StreamDerenderer:
             finish_reason=news.finish_reason,
             stop_reason=news.stop_reason,
             prompt_token_ids=chunk.prompt_token_ids if shown else None,
-            token_ids=choice.token_ids if shown and news.live else None,
+            token_ids=choice.token_ids if shown else None,
         )
         self._save(stream, choice, news)
         return answer
@@ -163,8 +165,6 @@ class StreamDerenderer:
     def _advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
         """Read the event's ids and note in the memory how far the answer is."""
         memory, context, model = stream.memory, stream.context, self._setup.model
-        if memory.ended:
-            return News(live=False)
         end = drop_stop_token(
             choice.token_ids or (),
             choice.finish_reason,
@@ -183,16 +183,15 @@ class StreamDerenderer:
         # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
         memory.ended = matched is not None or (final and context.parser is not None)
         if matched is not None:
-            return News(True, events, "stop", matched)
-        return News(True, events, choice.finish_reason, end.stop_reason)
+            return News(events, "stop", matched)
+        return News(events, choice.finish_reason, end.stop_reason)
 
     @staticmethod
     def _save(stream: Stream, choice: GenerateChunkChoice, news: News) -> None:
         """Complete the state for the next call."""
         state, memory, ids = stream.state, stream.memory, choice.token_ids or []
         state.logprob_context_token_ids = [*state.logprob_context_token_ids, *ids][-CONTEXT_TOKENS:]
-        if news.live:
-            memory.save(stream.decoder)
+        memory.save(stream.decoder)
         if stream.context.parser is None:
             window = stream.decoder.window
             state.prev_tokens = window.pieces

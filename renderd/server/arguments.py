@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 _MULTIPLIERS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+_LEVEL = re.compile(r"-O=?(\d*)")
 _DOTTED = re.compile(r"(--[\w-]+|-[a-z]+)\.([\w.-]+)(\+?)(?:=(.*))?", re.DOTALL)
 
 
@@ -89,11 +90,17 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalized(argv: Iterable[str]) -> Iterator[str]:
-    """`_` becomes `-` in names; `--flag.key value` becomes `--flag {"key": value}`, `--flag.key+` a list."""
+    """`_` becomes `-` in names; `--flag.key value` becomes `--flag {"key": value}`, `--flag.key+` a list.
+
+    `-O3` is `--optimization-level 3`.
+    """
     arguments = iter(argv)
     for argument in arguments:
         if not argument.startswith("-"):
             yield argument
+        elif level := _LEVEL.fullmatch(argument):
+            yield "--optimization-level"
+            yield from filter(None, level.groups())
         elif dotted := _DOTTED.fullmatch(argument):
             flag, path, plus, text = dotted.groups()
             text = next(arguments, "") if text is None else text

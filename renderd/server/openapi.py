@@ -26,6 +26,15 @@ _RAW = (
     (derender.DerenderCompletionStreamRequest, "prompt_token_ids", list[int]),
 )
 
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_PROMPTS = [
+    {"type": "string"},
+    {"type": "array", "items": {"type": "string"}},
+    _IDS,
+    {"type": "array", "items": _IDS},
+    {"type": "null"},
+]
+
 _ERRORS = {
     "400": "The body does not fit its schema, or breaks a rule.",
     "404": "The model is not served here.",
@@ -43,6 +52,8 @@ def document(root_path: str = "") -> dict[str, Any]:
         schema = [schema_of[repr(kind)] for kind in kinds]
         return {"application/json": {"schema": schema[0] if len(schema) == 1 else {"anyOf": schema}}}
 
+    del components[CompletionRequest.__name__]["properties"]["prompts"]  # made of `prompt`, not sent
+    components[CompletionRequest.__name__]["properties"]["prompt"] = {"anyOf": _PROMPTS}
     for owner, name, kind in _RAW:
         components[owner.__name__]["properties"][name].update(schema_of[repr(kind | None)])
     paths: dict[str, Any] = {}

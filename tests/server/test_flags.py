@@ -204,3 +204,9 @@ def test_help_names_every_flag_that_has_an_effect(capsys: pytest.CaptureFixture[
         assert "--" + field.replace("_", "-") in text
     assert "--tensor-parallel-size" not in text
     json.dumps(text)
+
+
+@pytest.mark.parametrize("given", [["-O3"], ["-O", "3"], ["-O=3"]])
+def test_the_optimization_level_has_a_short_form(given: list[str]) -> None:
+    config, ignored = parse(["model", *given, "--port", "1"])
+    assert (config.model, config.port, ignored) == ("model", 1, ["--optimization-level"])
