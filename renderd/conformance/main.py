@@ -21,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command. Exit status: 0 when all pass or differ as declared, 1 when not, 2 when it cannot ask."""
     arguments = _parser().parse_args(argv)
     try:
+        if not (arguments.cases / "servers.toml").is_file():
+            raise ServerError(f"no cases in {arguments.cases}: --cases names the golden/ of a checkout")
         golden = Golden(arguments.cases)
         divergences = Divergences.load(arguments.cases / "divergences.toml")
         client = Client(arguments.url)

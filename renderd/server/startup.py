@@ -8,9 +8,11 @@ import parsers
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import Model, ModelConfig, load_model
+from renderd.model.jinja import compile_template
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
 from renderd.server.services import Services
+from renderd.wire.errors import ApiError
 
 DEMO = "demo"
 """What the carried model is called."""
@@ -32,6 +34,11 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         raise StartupError(str(error)) from error
     if family is not None:
         _check_tokens(config, model)
+    if config.chat_template is not None:
+        try:
+            compile_template(model.templates.choose(None, False))
+        except ApiError as error:
+            raise StartupError(f"--chat-template cannot be used: {error.message}") from error
     render_options = RenderOptions(
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
