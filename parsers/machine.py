@@ -70,6 +70,12 @@ class Machine:
         """Tokens of the output so far that are reasoning (contract F.2)."""
         return self._state.reasoning_tokens
 
+    @property
+    def late_arguments(self) -> str:
+        """The end of the open call's arguments, if vLLM sends it only with the next key or the call's end."""
+        body = self._state.body
+        return body.late if self._state.open and body is not None else ""
+
     def feed(self, lexemes: Iterable[str]) -> list[Event]:
         """Take what each output token gave, one lexeme a token; return what became certain."""
         for lexeme in lexemes:

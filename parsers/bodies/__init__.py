@@ -13,10 +13,15 @@ import msgspec
 
 
 class BodyState(msgspec.Struct, array_like=True):
-    """What every body remembers. `name`: the function name once known. `done`: the body ended itself."""
+    """What every body remembers.
+
+    `name`: the function name once known. `done`: the body ended itself. `late`: the end of what was said,
+    where a parser that waits for the next key would not have said it yet.
+    """
 
     name: str | None = None
     done: bool = False
+    late: str = ""
 
 
 class Said:

@@ -26,6 +26,7 @@ class JsonCallState(BodyState, array_like=True):
     found: str | None = None  # the name, while the call is not certain yet
     started: bool = False  # arguments have begun
     early: str = ""
+    begun: bool = False  # the first key was read
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,12 @@ class JsonCall:
 
     `arguments`: keys that may hold them. `certain_by_name`: an object with a name is a call even without
     arguments (then they are `{}`); otherwise an object without arguments is an answer in JSON, no call.
+    `first`: keys with which a call begins, where any other first key says that the object is an answer.
     """
 
     arguments: tuple[str, ...]
     certain_by_name: bool
+    first: tuple[str, ...] = ()
 
     state_type = JsonCallState
 
@@ -129,6 +132,8 @@ class JsonCall:
             if state.phase == _KEY:
                 state.key = _text(state.key)
                 state.phase = _COLON
+                said.failed = bool(self.first) and not state.begun and state.key not in self.first
+                state.begun = True
             else:
                 if state.phase == _NAME:
                     state.found = _text(state.key)

@@ -110,6 +110,7 @@ class XmlParameters:
     def _begin_value(self, state: XmlParametersState, key: str, types: Mapping[str, str], said: Said) -> None:
         state.phase = _VALUE
         state.fresh = True
+        state.late = ""
         state.codes = types.get(key, "s")
         opening = "{" if state.count == 0 else ", "
         quote = '"' if state.codes == "s" else ""
@@ -132,9 +133,10 @@ class XmlParameters:
             state.held = buffer[start:]
             return len(buffer), False
         if state.codes == "s":
-            said.arguments.append('"')
+            state.late = '"'
         else:
-            said.arguments.append(schema.coerce(self._trim(state, buffer[at:start]), state.codes))
+            state.late = schema.coerce(self._trim(state, buffer[at:start]), state.codes)
+        said.arguments.append(state.late)
         state.phase = _BETWEEN
         if tag.lstrip("\n") == self.closing:
             return start + len(tag), True

@@ -7,15 +7,19 @@ from parsers.tags import LLAMA_TAG
 _OBJECT = On("{", "call", keep=True, tentative=True, as_text=True)
 _TAG = On("<|python_tag|>", "begin")
 
+_CALL = JsonCall(
+    ("parameters", "arguments"),
+    certain_by_name=False,
+    first=("name", "parameters", "arguments", "type", "id", "function"),
+)
+
 TOOLS = ToolGrammar(
     names=("llama3_json", "llama4_json"),
     start="begin",
     content=(_TAG,),
     regions={
         "begin": Region(Text.CONTENT, (_OBJECT, _TAG), on_text="content"),
-        "call": Region(
-            Text.BODY, (), JsonCall(("parameters", "arguments"), certain_by_name=False), then="between"
-        ),
+        "call": Region(Text.BODY, (), _CALL, then="between"),
         "between": Region(Text.DROP, (_OBJECT, On(";", "between", as_text=True))),
     },
     required_tokens=("<|python_tag|>",),

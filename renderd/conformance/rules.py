@@ -53,6 +53,11 @@ def stream_rules(choices: int, own: bool) -> Rules:
     return Rules(rules, absent_is_null=True)
 
 
+def hop_rules() -> Rules:
+    """Of a stream that another server began, against that server's own: it may count nothing."""
+    return Rules({**_STREAM, "usage.completion_tokens_details": anything}, absent_is_null=True)
+
+
 def _stream_state(want: Any, got: Any) -> bool:
     """Equal, or of the kind that only the server that made it reads."""
     return bool(want == got) or (isinstance(got, dict) and bool(got.get("parser_state")))

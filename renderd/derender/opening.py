@@ -255,28 +255,37 @@ class Opening:
         memory.tokens = len(state.output_token_ids)
         memory.save(stream.decoder)
         if state.logprob_text_offset != len(state.output_token_ids):
-            stream.missed = self._carry_on(state, memory, context, events)
+            late = stream.decoder.machine.late_arguments if stream.decoder.machine else ""
+            stream.missed = self._carry_on(state, memory, context, events, late)
         self._keep(state, memory.write(), memory.origin, stream.missed)
         return stream
 
     def _carry_on(
-        self, state: DerenderStreamState, memory: Memory, context: Context, events: Sequence[Event]
+        self,
+        state: DerenderStreamState,
+        memory: Memory,
+        context: Context,
+        events: Sequence[Event],
+        late: str,
     ) -> list[Event]:
         """Reconcile what this parser said of a history with what vLLM sent of it; return what is to be sent.
 
-        vLLM may have sent the name of a call before or after this parser says it. Where whitespace before a
-        call is kept, it does not wait with it.
+        vLLM may have sent the name of a call before or after this parser says it, and the end of a value
+        (`late`) it sends with what follows. Where whitespace before a call is kept, it does not wait with it.
         """
         memory.calls_sent = len(state.last_tool_call_ids)
         tools = self._setup.family.tools if self._setup.family else None
         if context.parser is not None and tools is not None and not tools.strip:
             text = text_of(self._setup.machine(context.parser, memory.snapshot).finish())
             memory.blank_sent = text if text.isspace() else ""
-        return [
+        missed: list[Event] = [
             event
             for event in events
             if isinstance(event, CallStart | CallArguments) and event.index >= memory.calls_sent
         ]
+        if late and not missed:
+            missed.append(CallArguments(memory.calls_sent - 1, late))
+        return missed
 
     def _keep(
         self, state: DerenderStreamState, text: str, origin: bytes, missed: Sequence[Event] = ()

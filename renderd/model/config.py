@@ -21,6 +21,7 @@ class ModelConfig:
     chat_template: str | None = None
     chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
     trust_request_chat_template: bool = False
+    hf_overrides: Mapping[str, Any] = field(default_factory=dict)
     generation_config: str = "auto"
     override_generation_config: Mapping[str, Any] = field(default_factory=dict)
     served_model_name: Sequence[str] = ()

@@ -66,7 +66,7 @@ def load_model(config: ModelConfig) -> Model:
         tokenizer_dir = fetch(config.tokenizer, revision, config.hf_token, config.download_dir)
     if not (model_dir / "config.json").is_file():
         raise ValueError(f"The model '{config.model}' has no config.json.")
-    hf_config = read_json(model_dir / "config.json")
+    hf_config = {**read_json(model_dir / "config.json"), **config.hf_overrides}
     tokenizer = load_tokenizer(tokenizer_dir)
     named = load_named_templates(tokenizer_dir, tokenizer_config(tokenizer_dir))
     defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)

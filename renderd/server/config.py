@@ -33,6 +33,7 @@ class ServerConfig:
     revision: str | None = None
     hf_token: str | None = None
     download_dir: str | None = None
+    hf_overrides: dict[str, Any] = field(default_factory=dict)
     max_model_len: int | None = None
     """Tokens of prompt and answer together; None derives it from the model."""
     max_logprobs: int = 20

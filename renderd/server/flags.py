@@ -109,6 +109,13 @@ def _model_flags(group: _Group) -> None:
     add("--hf-token", metavar="TOKEN", nargs="?", help="hub access token")
     add("--download-dir", metavar="DIR", help="where downloads are kept; default: the hub client's cache")
     add(
+        "--hf-overrides",
+        metavar="JSON",
+        type=arguments.json_object,
+        action=arguments.JsonObject,
+        help="values that win over the model's config.json",
+    )
+    add(
         "--max-model-len",
         metavar="N",
         type=arguments.positive_int_or_auto,

@@ -66,6 +66,7 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         tokenizer_revision=config.tokenizer_revision,
         hf_token=config.hf_token,
         download_dir=config.download_dir,
+        hf_overrides=config.hf_overrides,
         max_model_len=config.max_model_len,
         chat_template=config.chat_template,
         chat_template_content_format=config.chat_template_content_format,

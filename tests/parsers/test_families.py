@@ -65,6 +65,7 @@ PARIS = ("get_weather", '{"city": "Paris"}')
             [("f", '{"t": "use </tool_call> so"}')],
         ),
         ("</think>a < b </tool_call", None, "a < b </tool_call", []),
+        ("</think>a <tool_ca", None, "a <tool_ca", []),
     ],
 )
 def test_qwen3_with_hermes(text: str, reasoning: str | None, content: str | None, calls: list[Call]) -> None:
@@ -131,6 +132,9 @@ def test_blank_content_is_none_when_a_call_was_required() -> None:
         ),
         ("so <function=ping>\n</function>", "so", [("ping", "{}")]),
         ("Use `<tool_call>` then", "Use `", []),
+        ("Use <func", "Use <func", []),
+        ("See <function=get_wea", "See <function=get_wea", []),
+        ("See <function=pin", "See <function=pin", []),
         ("a</think>b", "ab", []),
     ],
 )
@@ -260,6 +264,12 @@ def test_numbers_are_passed_on_digit_by_digit() -> None:
     machine.feed([*lexemes(family, "<tool_call>"), '{"name": "f", "arguments": {"a": '])
     said = [add_content(machine.feed([piece])) for piece in ("1", "2", ".", "5", "0", "}")]
     assert said == [" 1", "2", "", "", "", ".5}"]
+
+
+def test_an_answer_in_json_is_not_held_back() -> None:
+    family = build(None, "llama3_json")
+    machine = family.start(family.context(TOOLS, "auto", {}, "unknown"), family.markers)
+    assert add_content(machine.feed(['{"answer"', ": [1, 2", ", 3"])) == '{"answer": [1, 2, 3'
 
 
 def test_undecided_text_is_bounded() -> None:
