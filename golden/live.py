@@ -32,7 +32,7 @@ from renderd.conformance.divergences import Divergences
 from renderd.conformance.rules import BATCH, stream_rules
 
 GOLDEN = Path(__file__).resolve().parent
-SERVERS = ("qwen3-hermes", "qwen3-coder", "llama3-json", "deepseek-v31", "qwen3-plain")
+SERVERS = ("qwen3-hermes", "qwen3-coder", "llama3-json", "deepseek-r1", "deepseek-v31", "qwen3-plain")
 MODEL_FLAGS = ("--served-model-name", "--max-model-len")
 
 
