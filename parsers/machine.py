@@ -180,7 +180,11 @@ class Machine:
             state.raw = ""
         name = None
         if region.text is Text.NAME:
-            name, state.held = state.held.strip(), ""
+            name = state.held.strip()
+            if not name:
+                self._abandon_name(region)
+                return
+            state.held = ""
             self._start_call(name)
         if state.raw is not None and not on.keep:
             state.raw += on.marker

@@ -163,7 +163,7 @@ def tokenize_text(
 def encode(
     model: Model, text: str, add_special_tokens: bool, with_offsets: bool = False
 ) -> tuple[list[int], Offsets | None]:
-    """Token ids of any text, without limits. Raises ApiError 400 for text that is no Unicode."""
+    """Token ids of any text, without limits. Raises ApiError 400 for text that cannot be encoded."""
     try:
         if with_offsets:
             return model.tokenizer.encode_with_offsets(text, add_special_tokens)
@@ -172,6 +172,11 @@ def encode(
         raise bad_request(
             "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
         ) from None
+    except BaseException as error:
+        # A panic of the tokenizer is no Exception. Its pattern gives up on millions of blanks in a row.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise bad_request(f"The tokenizer cannot split this text: {error}") from None
 
 
 def tokenize_ids(model: Model, ids: list[int], truncation: Truncation) -> list[int]:

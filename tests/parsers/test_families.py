@@ -206,6 +206,11 @@ def v3_call(name: str, arguments: str) -> str:
             [("f", '{"a":1}')],
         ),
         ("x <｜tool▁call▁end｜> y", "x <｜tool▁call▁end｜> y", []),
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>\n```json\n{}\n```<｜tool▁call▁end｜>",
+            "```json\n{}\n```",
+            [],
+        ),
     ],
 )
 def test_deepseek_v3(text: str, content: str | None, calls: list[Call]) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from golden.models import model_path
 from renderd.model import ModelConfig, load_model
-from renderd.render.prompt import Truncation, tokenize_text
+from renderd.render.prompt import Truncation, encode, tokenize_text
+from renderd.wire.errors import ApiError
 from tests.render.support import GET, HELLO, Json, chat, chat_text, model, post, refusal
 
 CHAT = "/v1/chat/completions/render"
@@ -165,6 +166,12 @@ def test_prompt_ids_refused(ids: Any) -> None:
 
 def test_lone_surrogate() -> None:
     assert "TextEncodeInput" in refusal(CHAT, {"messages": [{"role": "user", "content": "\ud800"}]}).message
+
+
+def test_a_text_that_the_tokenizer_gives_up_on() -> None:
+    with pytest.raises(ApiError, match="cannot split this text") as caught:
+        encode(model(), " " * 10_000_000, add_special_tokens=False)
+    assert caught.value.status == 400
 
 
 def test_no_template() -> None:
