@@ -169,10 +169,10 @@ class Derendering:
             ours = self._stream(events, self._call)
         except StreamRefused:
             return  # `stream` says so
-        self._found["hop"] = []
         want = assembled(theirs)
-        if not self._same(want, assembled(ours)):
+        if any(differences(want, assembled(ours), self._hop_rules)):
             return  # answered otherwise from the start: `coupled` judges that
+        self._found["hop"] = []
         for last in range(len(events) - 1):
             states = {
                 _index(event): theirs[at]["stream_state"] for at, event in enumerate(events[: last + 1])
@@ -185,9 +185,6 @@ class Derendering:
             for difference in differences(want, assembled(continued), self._hop_rules):
                 values = f"recorded {brief(difference.want)}, got {brief(difference.got)}"
                 self._add("hop", [Finding(f"after event {last}: {show(difference.path)}: {values}")])
-
-    def _same(self, left: Json, right: Json) -> bool:
-        return not any(differences(left, right, self._hop_rules))
 
     def _stream(
         self,
