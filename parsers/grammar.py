@@ -17,7 +17,7 @@ from typing import Any, Literal
 from parsers.bodies import Body
 from parsers.tags import TagModel
 
-Initial = Literal["off", "open"]
+Initial = Literal["off", "open", "closed"]
 
 
 class Text(enum.Enum):
@@ -28,6 +28,9 @@ class Text(enum.Enum):
     MARKUP = enum.auto()  # a fixed word of the format
     DROP = enum.auto()  # between the parts of a call; counted when it is more than whitespace
     NAME = enum.auto()  # the function name, complete at the next marker
+    HEADER = (
+        enum.auto()
+    )  # words that say what follows, complete at the next marker; read by the region's route
     BODY = enum.auto()  # the region's body syntax reads it
 
 
@@ -49,12 +52,27 @@ class On:
 
 
 @dataclass(frozen=True)
+class Route:
+    """What a header says: the region that follows and, where it opens a call, the call's name and own id."""
+
+    to: str
+    name: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
 class Region:
     """One row of the table.
 
     `then`: where a body that ends itself leads, and a name without an end. `on_text`: where the first text
-    that is more than whitespace leads (a call that may stand at the start of the answer only). `known_names`:
-    a name that is none of the request's tools is no call (needs a tentative opener and a `typed` grammar).
+    that is more than whitespace leads (a call that may stand at the start of the answer only). `keeps`:
+    marker tokens that are text here, whatever `skip_special_tokens` says.
+
+    Names and headers: `route` reads the text (default: a name is the text, stripped, and leads where its
+    marker does); None says that it is none. `begins`: whether text may be the beginning of one; as soon as
+    it is not, there is none. `known_names`: a name that is none of the request's tools is none (needs a
+    `typed` grammar). What turned out to be none is released as content where its opener was tentative,
+    else dropped, and `rejected` follows. A header is always tentative.
     """
 
     text: Text
@@ -62,55 +80,24 @@ class Region:
     body: Body | None = None
     then: str = "content"
     on_text: str | None = None
+    keeps: tuple[str, ...] = ()
+    route: Callable[[str], Route | None] | None = None
+    begins: Callable[[str], bool] | None = None
     known_names: bool = False
+    rejected: str = "content"
 
 
 @dataclass(frozen=True)
-class ToolGrammar:
-    """The tool calls of a family.
+class Channels:
+    """A format whose reasoning, answer and calls share one framing, and need one table.
 
-    `content`: markers that mean something inside content. `start`: the region in which content begins.
-    `strip`: whitespace before a call is dropped; otherwise only content that is all blank is. `absorbs`:
-    stray reasoning markers and special tokens in the output are deleted, and with `tool_choice` none the
-    calls are still taken out of the content (vLLM's engine parsers). `typed`: the tools' schemas decide how
-    values are read. `needs_special_tokens`: when render must keep special tokens in the text (contract
-    B.4.4): "always", "with tools" or never. `required_tokens`: markers that must be one vocabulary token,
-    else the server does not start.
+    Both grammars of such a family name the same channels. `start`: the region of the first token, where the
+    prompt does not leave reasoning open. The region "reasoning" is dropped text where no reasoning parser is
+    configured, and where no tool parser is, calls are dropped with their text.
     """
 
-    names: tuple[str, ...]
-    content: tuple[On, ...] = ()
-    regions: Mapping[str, Region] = field(default_factory=dict)
-    start: str = "content"
-    strip: bool = False
-    absorbs: bool = False
-    typed: bool = False
-    needs_special_tokens: Literal["always", "with tools", "never"] = "never"
-    required_tokens: tuple[str, ...] = ()
-    structural_tag: TagModel | None = None
-
-
-@dataclass(frozen=True)
-class ReasoningGrammar:
-    """The reasoning section of a family.
-
-    `initial` says from the effective chat template kwargs whether reasoning is parsed at all ("off": the
-    whole output is content) and, if the prompt does not say otherwise, open from the first token. `ends`:
-    call openers that end the reasoning without its own marker. `boundary`: prompt tokens at which the search
-    for the last marker stops. `empty`: an empty section is "" in the message, not null. `explicit_count`:
-    only tokens after a start marker in the output count as reasoning tokens (contract F.2).
-    """
-
-    names: tuple[str, ...]
     start: str
-    end: str
-    initial: Callable[[Mapping[str, Any]], Initial]
-    ends: tuple[str, ...] = ()
-    boundary: tuple[str, ...] = ()
-    absorbs: bool = False
-    empty: bool = False
-    explicit_count: bool = False
-    required_tokens: tuple[str, ...] = ()
+    regions: Mapping[str, Region]
 
 
 def always_open(_kwargs: Mapping[str, Any]) -> Initial:
@@ -126,3 +113,108 @@ def open_unless_disabled(kwargs: Mapping[str, Any]) -> Initial:
 def off_unless_enabled(kwargs: Mapping[str, Any]) -> Initial:
     """Reasoning only if `thinking` or `enable_thinking` is truthy."""
     return "open" if kwargs.get("thinking") or kwargs.get("enable_thinking") else "off"
+
+
+@dataclass(frozen=True)
+class ToolGrammar:
+    """The tool calls of a family.
+
+    `content`: markers that mean something inside content. `start`: the region in which content begins.
+    `channels`: instead of these, a framing that reasoning shares. `strip`: whitespace before a call is
+    dropped; otherwise only content that is all blank is. `absorbs`: stray reasoning markers and special
+    tokens in the output are deleted, and with `tool_choice` none the calls are still taken out of the content
+    (vLLM's engine parsers). `typed`: the tools' schemas decide how values are read. `forced`: what the answer
+    to a required or named choice is (contract B.4.4, H.5): "json", a bare array of calls or the arguments
+    alone; "tag", the family's markup while a structural tag can be enforced, else JSON; "markup", always the
+    family's markup. `call_ids`: how ids are made where the model gives none: "hashed", or "nine" letters
+    and digits. `needs_special_tokens`: when render must keep special tokens in the text (contract B.4.4):
+    "always", "with tools" or never. `spaces_between_special_tokens`: what render sets it to, None leaves it.
+    `required_tokens`: markers that must be one vocabulary token, else the server does not start.
+    `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a request with
+    tools must not ask for, as kinds of tool choice or "strict".
+    """
+
+    names: tuple[str, ...]
+    content: tuple[On, ...] = ()
+    regions: Mapping[str, Region] = field(default_factory=dict)
+    start: str = "content"
+    channels: Channels | None = None
+    strip: bool = False
+    absorbs: bool = False
+    typed: bool = False
+    forced: Literal["json", "tag", "markup"] = "tag"
+    call_ids: Literal["hashed", "nine"] = "hashed"
+    needs_special_tokens: Literal["always", "with tools", "never"] = "never"
+    spaces_between_special_tokens: bool | None = None
+    required_tokens: tuple[str, ...] = ()
+    structural_tag: TagModel | None = None
+    default_strictness: Literal["auto", "function"] = "auto"
+    refuses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReasoningGrammar:
+    """The reasoning section of a family.
+
+    `initial` says from the effective chat template kwargs whether reasoning is parsed at all ("off": the
+    whole output is content) and, if the prompt does not say otherwise, open from the first token ("open") or
+    not before its start marker ("closed"). `other_starts`, `other_ends`: further spellings of the markers.
+    `ends`: call openers that end the reasoning without its own marker. `content`: markers that mean something
+    inside content (the start marker where reasoning may open again, a wrapper around the answer). `channels`:
+    instead of these, a framing that the calls share. `boundary`: prompt tokens at which the search for the
+    last marker stops. `unknown_is_over`: from the kwargs, whether a prompt without any marker has its
+    reasoning behind it. `strip`: whitespace at the end of the reasoning is dropped. `skip`: characters that
+    are dropped where content begins. `lead`: text that stands before the output. `empty`: an empty section is
+    "" in the message, not null. `explicit_count`: only tokens after a start marker in the output count as
+    reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes the content of an
+    answer that has none.
+    """
+
+    names: tuple[str, ...]
+    start: str = ""
+    end: str = ""
+    initial: Callable[[Mapping[str, Any]], Initial] = always_open
+    other_starts: tuple[str, ...] = ()
+    other_ends: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    content: tuple[On, ...] = ()
+    regions: Mapping[str, Region] = field(default_factory=dict)
+    channels: Channels | None = None
+    boundary: tuple[str, ...] = ()
+    unknown_is_over: Callable[[Mapping[str, Any]], bool] | None = None
+    absorbs: bool = False
+    strip: bool = False
+    skip: str = ""
+    lead: str = ""
+    empty: bool = False
+    explicit_count: bool = False
+    promotes: Callable[[Mapping[str, Any]], bool] | None = None
+    needs_special_tokens: bool = False
+    required_tokens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ForModel:
+    """A grammar that depends on the model's files. `make` raises UnfitModelError where it cannot be."""
+
+    names: tuple[str, ...]
+    make: Callable[[ModelFacts], ToolGrammar | ReasoningGrammar]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a grammar may know of a model.
+
+    `is_token`: whether a text is one entry of the vocabulary; `added_tokens`: contents of the tokenizer's
+    added tokens.
+    """
+
+    is_token: Callable[[str], bool]
+    added_tokens: tuple[str, ...] = ()
+    tokenizer_config: Mapping[str, Any] = field(default_factory=dict)
+    chat_template: str | None = None
+    model_type: str | None = None
+
+
+class UnfitModelError(ValueError):
+    """The model lacks what a parser needs; the message is a sentence that says what."""
