@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from parsers.bodies import BodyState, Said, json_text
+from parsers.bodies import BodyState, Said, json_raw, json_text
 from parsers.bodies.json_text import JsonText
 
 _LONGEST_KEY = 256  # of a certain call; longer ones are none that mean anything
 
-_OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT = range(8)
+_OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT, _TEXT = range(9)
+_VALUES = (_KEY, _NAME, _ARGUMENTS, _SKIP, _TEXT)
 
 
 class JsonCallState(BodyState, array_like=True):
@@ -36,26 +37,34 @@ class JsonCall:
     `arguments`: keys that may hold them. `certain_by_name`: an object with a name is a call even without
     arguments (then they are `{}`); otherwise an object without arguments is an answer in JSON, no call.
     `first`: keys with which a call begins, where any other first key says that the object is an answer.
+    `name_key`: the key of the function's name. `verbatim`: arguments are passed on as they came, not in
+    `json.dumps` form. `decoded`: arguments that are a string are JSON written into a string, and its text is
+    passed on.
     """
 
     arguments: tuple[str, ...]
     certain_by_name: bool
     first: tuple[str, ...] = ()
+    name_key: str = "name"
+    verbatim: bool = False
+    decoded: bool = False
 
     state_type = JsonCallState
+
+    markers = frozenset[str]()
 
     def start(self, name: str | None) -> JsonCallState:
         return JsonCallState()
 
     def literal(self, state: JsonCallState) -> bool:
-        return state.phase in (_KEY, _NAME, _ARGUMENTS, _SKIP) and state.value.in_string
+        return state.phase in _VALUES and state.value.in_string
 
     def feed(self, state: JsonCallState, text: str, types: Mapping[str, str], said: Said) -> int:
         at = 0
         size = len(text)
         while at < size and not state.done and not said.failed:
             phase = state.phase
-            if phase in (_KEY, _NAME, _ARGUMENTS, _SKIP):
+            if phase in _VALUES:
                 at = self._value(state, text, at, said)
                 continue
             char = text[at]
@@ -90,7 +99,7 @@ class JsonCall:
         if state.name is None:
             said.failed = True
             return False
-        if state.phase == _ARGUMENTS:
+        if state.phase in (_ARGUMENTS, _TEXT):
             json_text.cut(state.value, said.arguments)
             return False
         if not state.started and by_marker:
@@ -105,25 +114,31 @@ class JsonCall:
             state.key = ""
 
     def _begin_value(self, state: JsonCallState, char: str) -> bool:
-        if state.key == "name" and state.found is None:
+        if state.key == self.name_key and state.found is None:
             self._begin(state, _NAME)
             return char == '"'
         if state.key in self.arguments and not state.started:
             state.started = True
-            self._begin(state, _ARGUMENTS)
+            self._begin(state, _TEXT if self.decoded and char == '"' else _ARGUMENTS)
         else:
             self._begin(state, _SKIP)
         return True
 
     def _value(self, state: JsonCallState, text: str, at: int, said: Said) -> int:
         out: list[str] = []
-        at = json_text.feed(state.value, text, out, at)
+        opening = state.phase == _TEXT and not state.value.in_string
+        if self.verbatim and state.phase == _ARGUMENTS:
+            at = json_raw.feed(state.value, text, out, at)
+        else:
+            at = json_text.feed(state.value, text, out, at)
+        if state.phase == _TEXT:  # without its quotes
+            out = [json_text.unescape(piece) for piece in out[opening : len(out) - state.value.done]]
         if state.phase in (_KEY, _NAME):
             if (
                 len(state.key) < _LONGEST_KEY or state.name is None
             ):  # bounded by the machine while nothing is certain
                 state.key += "".join(out)
-        elif state.phase == _ARGUMENTS:
+        elif state.phase in (_ARGUMENTS, _TEXT):
             if state.name is None:
                 state.early += "".join(out)
             else:

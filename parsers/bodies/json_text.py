@@ -8,6 +8,7 @@ keys are all kept.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -62,6 +63,18 @@ def cut(state: JsonText, out: list[str]) -> None:
     out.append(state.pending[state.sent :])
     state.pending = ""
     state.sent = 0
+
+
+def unescape(piece: str) -> str:
+    """What a piece that `feed` appended for a string stands for: escapes come as pieces of their own."""
+    if not piece.startswith("\\"):
+        return piece
+    try:
+        text: str = json.loads(f'"{piece}"')
+        text.encode()
+    except ValueError:  # no escape after all, or half a surrogate pair
+        return piece
+    return text
 
 
 def _structure(state: JsonText, text: str, out: list[str], at: int) -> int:
