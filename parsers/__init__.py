@@ -22,6 +22,7 @@ from parsers.events import (
     Special,
 )
 from parsers.family import Family, PromptVerdict, UnknownParserError
+from parsers.grammar import ModelFacts, UnfitModelError
 from parsers.machine import Machine
 from parsers.registry import build, reasoning_parser_names, tool_parser_names
 from parsers.table import RequestContext
@@ -37,10 +38,12 @@ __all__ = [
     "Lexeme",
     "Machine",
     "Marker",
+    "ModelFacts",
     "PromptVerdict",
     "Reasoning",
     "RequestContext",
     "Special",
+    "UnfitModelError",
     "UnknownParserError",
     "build",
     "reasoning_parser_names",

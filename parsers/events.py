@@ -63,8 +63,8 @@ class Anomaly(msgspec.Struct, frozen=True):
     """Output that belongs to no part of the message, counted by kind.
 
     Kinds: `dropped_text` (text where the format allows none), `unfinished_call` (a call cut before its name
-    was whole), `unfinished_value` (a typed value cut before its end), `markup_in_content` (call markup that
-    turned out to be no call and is content).
+    was whole), `rejected_call` (a call whose name is none), `unfinished_value` (a typed value cut before its
+    end), `markup_in_content` (call markup that turned out to be no call and is content).
     """
 
     kind: str

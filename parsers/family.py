@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
-from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar
+from parsers.forced import FORCED_REGIONS
+from parsers.grammar import Channels, On, ReasoningGrammar, Region, Text, ToolGrammar
 from parsers.machine import Machine
 from parsers.schema import compile_tools
 from parsers.table import CompiledRegion, RequestContext, Table
@@ -24,12 +26,19 @@ class UnknownParserError(KeyError):
 
 
 class Family:
-    """An immutable pair of grammars. Build one with `parsers.build`."""
+    """An immutable pair of grammars. Build one with `parsers.build`.
 
-    def __init__(self, reasoning: ReasoningGrammar | None, tools: ToolGrammar | None) -> None:
+    `enforces_tags`: structural tags are enforced at generation; otherwise families that have one answer
+    required and named choices in JSON (contract B.4.4).
+    """
+
+    def __init__(
+        self, reasoning: ReasoningGrammar | None, tools: ToolGrammar | None, enforces_tags: bool = True
+    ) -> None:
         self.reasoning = reasoning
         self.tools = tools
-        self._tables: dict[tuple[bool, bool, frozenset[str]], Table] = {}
+        self.enforces_tags = enforces_tags
+        self._tables: dict[tuple[bool, bool, str, frozenset[str]], Table] = {}
 
     @property
     def has_reasoning(self) -> bool:
@@ -44,15 +53,20 @@ class Family:
     @cached_property
     def markers(self) -> frozenset[str]:
         """The markers that are to be fed as `Marker` where they are one vocabulary entry."""
-        regions = self._regions(self.has_reasoning, self.has_tools)
-        found = {on.marker for region in regions.values() for on in region.on if not on.as_text}
+        regions = self._regions(self.has_reasoning, self.has_tools, "").values()
+        found = {on.marker for region in regions for on in region.on if not on.as_text}
+        found.update(marker for region in regions for marker in region.keeps)
+        found.update(marker for region in regions if region.body for marker in region.body.markers)
         return frozenset(found)
 
     @property
     def prompt_markers(self) -> frozenset[str]:
         """The markers by whose ids `prompt_verdict` reads the prompt."""
         part = self.reasoning
-        return frozenset((part.start, part.end, *part.ends, *part.boundary)) if part else frozenset()
+        if part is None:
+            return frozenset()
+        starts = (part.start, *part.other_starts)
+        return frozenset((*starts, part.end, *part.other_ends, *part.ends, *part.boundary)) - {""}
 
     @property
     def required_tokens(self) -> frozenset[str]:
@@ -63,43 +77,64 @@ class Family:
     @property
     def structural_tag(self) -> TagModel | None:
         """How calls are constrained at generation (contract B.4.4)."""
-        return self.tools.structural_tag if self.tools else None
+        return self.tools.structural_tag if self.tools and self.enforces_tags else None
+
+    @property
+    def forces_json(self) -> bool:
+        """Whether the answer to a required or named choice is constrained to plain JSON (contract B.4.3)."""
+        tools = self.tools
+        if tools is None or tools.forced == "markup":
+            return False
+        return tools.forced == "json" or not self.enforces_tags
 
     def skip_special_tokens(self, tools: bool, tool_choice: str | None) -> bool | None:
         """What render sets `skip_special_tokens` to: False, or None to leave it (contract B.4.4)."""
         wants_tools = tools and tool_choice != "none"
-        if self.reasoning is None and not wants_tools:
+        part = self.reasoning
+        if part is None and not wants_tools:
             return None
-        if self.reasoning is not None and self.reasoning.absorbs:
+        if part is not None and (part.absorbs or part.needs_special_tokens):
             return False
         need = self.tools.needs_special_tokens if self.tools else "never"
         return False if need == "always" or (need == "with tools" and wants_tools) else None
 
     def prompt_verdict(
-        self, prompt_token_ids: Sequence[int], marker_ids: Mapping[str, int], kwargs: Mapping[str, Any]
+        self,
+        prompt_token_ids: Sequence[int],
+        marker_ids: Mapping[str, Sequence[int]],
+        kwargs: Mapping[str, Any],
     ) -> PromptVerdict:
         """What the end of the prompt says of the reasoning section (contract B.5): the last marker decides.
 
-        `marker_ids`: id of each of `prompt_markers` that is one token. `kwargs`: effective chat template
-        kwargs.
+        `marker_ids`: the ids that spell each of `prompt_markers`. `kwargs`: effective chat template kwargs.
         """
         part = self.reasoning
         if part is None or part.initial(kwargs) == "off":
             return "over"
-        start = marker_ids.get(part.start)
-        over = {marker_ids.get(marker) for marker in (part.end, *part.ends)} - {None}
-        stop = {marker_ids.get(marker) for marker in part.boundary} - {None}
-        for token_id in reversed(prompt_token_ids):
-            if token_id in over:
-                return "over"
-            if token_id == start:
-                return "open"
-            if token_id in stop:
-                break
-        return "unknown"
+        verdicts: dict[str, PromptVerdict] = {marker: "unknown" for marker in part.boundary}
+        verdicts |= {marker: "open" for marker in (part.start, *part.other_starts)}
+        verdicts |= {marker: "over" for marker in (part.end, *part.other_ends, *part.ends)}
+        by_last: dict[int, list[tuple[list[int], PromptVerdict]]] = {}
+        for marker, verdict in verdicts.items():
+            if ids := list(marker_ids.get(marker) or ()):
+                by_last.setdefault(ids[-1], []).append((ids, verdict))
+        for at in range(len(prompt_token_ids), 0, -1):
+            for ids, verdict in by_last.get(prompt_token_ids[at - 1], ()):
+                if list(prompt_token_ids[max(at - len(ids), 0) : at]) != ids:
+                    continue
+                return self._unmarked(kwargs) if verdict == "unknown" else verdict
+        return self._unmarked(kwargs)
+
+    def _unmarked(self, kwargs: Mapping[str, Any]) -> PromptVerdict:
+        """The verdict on a prompt without markers."""
+        over = self.reasoning.unknown_is_over if self.reasoning else None
+        return "over" if over is not None and over(kwargs) else "unknown"
 
     def reasoning_ended(
-        self, prompt_token_ids: Sequence[int], marker_ids: Mapping[str, int], kwargs: Mapping[str, Any]
+        self,
+        prompt_token_ids: Sequence[int],
+        marker_ids: Mapping[str, Sequence[int]],
+        kwargs: Mapping[str, Any],
     ) -> bool | None:
         """`reasoning_ended` of the GenerateRequest; None without a reasoning parser."""
         if self.reasoning is None:
@@ -113,16 +148,23 @@ class Family:
         kwargs: Mapping[str, Any],
         verdict: PromptVerdict,
         max_undecided: int = 65536,
+        named: str | None = None,
     ) -> RequestContext:
         """Compile a request.
 
-        `tools`: OpenAI tools; `tool_choice`: its kind; `verdict`: of `prompt_verdict`.
+        `tools`: OpenAI tools; `tool_choice`: its kind; `named`: the function that it names; `verdict`: of
+        `prompt_verdict`.
         """
-        tools = list(tools or ())
+        tools, part = list(tools or ()), self.reasoning
         reasoning: Literal["off", "open", "over"] = "off"
-        if self.reasoning is not None and self.reasoning.initial(kwargs) == "open":
-            reasoning = "over" if verdict == "over" else "open"
+        initial = part.initial(kwargs) if part is not None else "off"
+        if initial != "off":
+            open_ = verdict == "open" or (verdict == "unknown" and initial == "open")
+            reasoning = "open" if open_ else "over"
         asked = bool(tools) and tool_choice != "none"
+        form: Literal["", "required", "named"] = ""
+        if asked and self.forces_json and tool_choice in ("required", "named"):
+            form = "required" if tool_choice == "required" else "named"
         return RequestContext(
             reasoning=reasoning,
             tools=self.tools is not None and (asked or self._absorbs),
@@ -130,6 +172,9 @@ class Family:
             forced=asked and tool_choice in ("required", "named"),
             types=compile_tools(tools) if asked and self.tools and self.tools.typed else {},
             max_undecided=max_undecided,
+            json=form,
+            named=named if form == "named" else None,
+            promotes=part is not None and part.promotes is not None and part.promotes(kwargs),
         )
 
     def start(self, context: RequestContext, token_markers: frozenset[str]) -> Machine:
@@ -147,45 +192,73 @@ class Family:
     def _absorbs(self) -> bool:
         return all(part.absorbs for part in (self.reasoning, self.tools) if part)
 
+    @property
+    def _channels(self) -> Channels | None:
+        return next((part.channels for part in (self.reasoning, self.tools) if part and part.channels), None)
+
     def _table(self, context: RequestContext, token_markers: frozenset[str]) -> Table:
-        key = (context.reasoning != "off", context.tools, token_markers)
+        key = (context.reasoning != "off", context.tools, context.json, token_markers)
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = self._compile(*key)
         return table
 
-    def _compile(self, reasoning: bool, tools: bool, token_markers: frozenset[str]) -> Table:
+    def _compile(self, reasoning: bool, tools: bool, form: str, token_markers: frozenset[str]) -> Table:
         part, grammar = self.reasoning, self.tools
         content = grammar or part
         regions = {}
-        for name, region in self._regions(reasoning, tools).items():
+        for name, region in self._regions(reasoning, tools, form).items():
             owner = part if name == "reasoning" else content
             absorbs = owner is not None and owner.absorbs
             regions[name] = CompiledRegion(name, region, token_markers, absorbs)
+        channels = self._channels
         return Table(
             regions,
-            start=self._start(tools),
+            start=self._start(tools, form),
             strip=grammar is not None and grammar.strip,
             empty=part is not None and part.empty,
             counted=(part.start, part.end) if reasoning and part and part.explicit_count else None,
+            strip_reasoning=part is not None and part.strip,
+            skip=part.skip if part else "",
+            lead=part.lead if part else "",
+            separator=channels.separator if channels else "",
         )
 
-    def _start(self, tools: bool) -> str:
+    def _start(self, tools: bool, form: str) -> str:
         """The region in which content begins."""
+        if form:
+            return form
+        channels = self._channels
+        if channels is not None:
+            return channels.start
         return self.tools.start if tools and self.tools else "content"
 
-    def _regions(self, reasoning: bool, tools: bool) -> dict[str, Region]:
+    def _regions(self, reasoning: bool, tools: bool, form: str) -> dict[str, Region]:
+        part = self.reasoning if reasoning else None
+        if self._channels is not None:
+            regions = dict(self._channels.regions)
+            if self.reasoning is None:
+                for name, region in regions.items():
+                    if region.text is Text.REASONING:
+                        regions[name] = replace(region, text=Text.DROP)
+            return regions | (dict(FORCED_REGIONS) if form else {})
         grammar = self.tools if tools else None
         absorbed = self.reasoning and self._absorbs and (reasoning or self.tools)
-        stray = (On(self.reasoning.end, "content"),) if self.reasoning and absorbed else ()
-        regions = {"content": Region(Text.CONTENT, (*(grammar.content if grammar else ()), *stray))}
-        if grammar:
-            regions.update(grammar.regions)
-        part = self.reasoning if reasoning else None
+        ons = {
+            on.marker: on for on in (*(grammar.content if grammar else ()), *(part.content if part else ()))
+        }
+        if self.reasoning and absorbed:
+            ons.setdefault(self.reasoning.end, On(self.reasoning.end, "content"))
+        regions = {
+            "content": Region(Text.CONTENT, tuple(ons.values())),
+            **(grammar.regions if grammar else {}),
+            **(FORCED_REGIONS if form else {}),
+        }
         if part:
-            first = self._start(tools)
-            ends = tuple(On(marker, first, keep=True) for marker in part.ends)
-            regions["reasoning"] = Region(
-                Text.REASONING, (On(part.start, "reasoning"), On(part.end, first), *ends)
-            )
+            first = self._start(tools, form)
+            again = tuple(On(marker, "reasoning") for marker in (part.start, *part.other_starts))
+            over = tuple(On(marker, first) for marker in (part.end, *part.other_ends))
+            calls = tuple(On(marker, first, keep=True) for marker in part.ends)
+            regions |= part.regions
+            regions["reasoning"] = Region(Text.REASONING, (*again, *over, *calls))
         return regions

@@ -93,11 +93,13 @@ class Channels:
 
     Both grammars of such a family name the same channels. `start`: the region of the first token, where the
     prompt does not leave reasoning open. The region "reasoning" is dropped text where no reasoning parser is
-    configured, and where no tool parser is, calls are dropped with their text.
+    configured; where no tool parser is, its calls are events that no message shows. `separator`: text between
+    two sections of reasoning, and between two of content.
     """
 
     start: str
     regions: Mapping[str, Region]
+    separator: str = ""
 
 
 def always_open(_kwargs: Mapping[str, Any]) -> Initial:

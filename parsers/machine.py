@@ -1,8 +1,8 @@
 """The machine that runs any grammar. It names no family and no marker.
 
 State is small and plain. Text is said as soon as no later token can change what it is; what is held back is a
-piece of a marker, whitespace before a possible call, or a call that is not certain to be one (bounded by
-`max_undecided`).
+piece of a marker, a name or a header, whitespace before a possible call, or a call that is not certain to be
+one (bounded by `max_undecided`).
 """
 
 from __future__ import annotations
@@ -13,44 +13,32 @@ from typing import Any
 import msgspec
 
 from parsers.bodies import Said
-from parsers.events import (
-    Anomaly,
-    CallArguments,
-    CallEnd,
-    CallStart,
-    Content,
-    Event,
-    Marker,
-    Reasoning,
-    Special,
-)
-from parsers.grammar import On, Text
+from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Special
+from parsers.grammar import On, Route, Text
+from parsers.speech import Speaker, Speech
 from parsers.table import CompiledRegion, RequestContext, Table
 
-_LONGEST_NAME = 1024  # characters; what is longer is no function name
+_LONGEST_NAME = 1024  # characters; what is longer is no function name and no header
 
 
 class State(msgspec.Struct, array_like=True):
     """Everything that changes while an answer is parsed.
 
-    `held`: a piece of a text marker, or the name being read. `raw`: characters since a tentative opener, None
-    when all is certain. `blank`: whitespace that a call would swallow. `said`: content since the last call
-    was more than that. `calls`: calls started; `open`: the last one has not ended. `counting`: the last of
-    `Table.counted` was the first. `idle`: the output has not left its first region.
+    `held`: a piece of a text marker, or the name or header being read. `raw`: characters since a tentative
+    opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `counting`:
+    the last of `Table.counted` was the first. `idle`: the output has not left its first region.
     """
 
     region: str
     held: str = ""
     raw: str | None = None
-    blank: str = ""
-    said: bool = False
-    reasoned: bool = False
     calls: int = 0
     open: bool = False
     counting: bool = False
     reasoning_tokens: int = 0
     idle: bool = True
     finished: bool = False
+    speech: Speech | None = None
     body: Any = None
 
 
@@ -61,9 +49,15 @@ class Machine:
         self._context = context
         self._table = table
         self._regions = table.regions
-        self._events: list[Event] = []
         first = "reasoning" if context.reasoning == "open" else table.start
         self._state = State(first) if snapshot is None else self._restore(snapshot)
+        self._speaker = Speaker(context, table, self._state.speech)
+        self._state.speech = self._speaker.speech
+        self._events: list[Event] = self._speaker.events
+        if snapshot is None:
+            self._enter(first)
+            if table.lead:
+                self._text(table.lead)
 
     @property
     def reasoning_tokens(self) -> int:
@@ -104,11 +98,15 @@ class Machine:
         elif state.raw is not None:
             self._release()
         elif region.text is Text.NAME:
-            self._events.append(Anomaly("unfinished_call", len(state.held)))
+            self._anomaly("unfinished_call", len(state.held))
         elif state.held:
             held, state.held = state.held, ""
             self._say(region, held)
-        self._finish_message(self._regions[state.region])
+        region = self._regions[state.region]
+        if region.text is Text.REASONING:
+            self._speaker.leave_reasoning()
+        idle = state.idle and self._context.reasoning == "off" and not region.absorbs
+        self._speaker.finish(state.calls, idle)
         return self._take()
 
     def snapshot(self) -> Any:
@@ -124,16 +122,19 @@ class Machine:
         if region.body is not None:
             on = None if region.body.literal(state.body) else region.on.get(marker)
             if on is None:
-                self._text(str(marker))
+                self._text(marker)  # a body may want to know that it is a token
             elif self._end_body(region, by_marker=True):
                 self._go(region, on)
             else:  # it was no call: the marker stands in content
                 self._marker(marker)
             return
         on = region.on.get(marker)
-        if region.text is Text.NAME:
+        if region.text in (Text.NAME, Text.HEADER):
+            if on is None and marker in region.region.keeps:
+                self._text(str(marker))
+                return
             if on is None:
-                self._abandon_name(region)
+                self._reject(region)
                 self._marker(marker)
                 return
         elif state.held:
@@ -156,7 +157,7 @@ class Machine:
                 continue
             buffer = state.held + text
             start, marker = region.scanner.find(buffer)
-            if region.text is Text.NAME:
+            if region.text in (Text.NAME, Text.HEADER):
                 text = self._read_name(region, buffer, start, marker)
                 continue
             state.held = ""
@@ -174,23 +175,34 @@ class Machine:
     def _go(self, region: CompiledRegion, on: On) -> None:
         """Follow a marker out of `region`."""
         state = self._state
-        if region.text is Text.REASONING and on.to != region.name:
-            self._end_reasoning()
+        if on.to != region.name:
+            if region.text is Text.REASONING:
+                self._speaker.leave_reasoning()
+            elif region.text is Text.CONTENT:
+                self._speaker.leave_content()
         if on.tentative and state.raw is None:
             state.raw = ""
-        name = None
-        if region.text is Text.NAME:
-            name = state.held.strip()
-            if not name:
-                self._abandon_name(region)
+        name, to = None, on.to
+        if region.text in (Text.NAME, Text.HEADER):
+            route = self._route(region, on)
+            if route is None:
+                if state.raw is not None and not on.keep:
+                    state.held += on.marker
+                self._reject(region)
+                if on.keep:
+                    self._text(on.marker)
                 return
             state.held = ""
-            self._start_call(name)
+            name, to = route.name, route.to
+            if name is not None:
+                self._start_call(name, route.id)
+            elif region.text is Text.HEADER:
+                state.raw = None
         if state.raw is not None and not on.keep:
             state.raw += on.marker
-        self._enter(on.to, name)
+        self._enter(to, name)
         if on.keep:
-            following = self._regions[on.to]
+            following = self._regions[to]
             if following.body is None and on.marker in following.on:
                 self._go(following, following.on[on.marker])
             else:
@@ -200,8 +212,12 @@ class Machine:
         state = self._state
         state.idle = state.idle and name == state.region
         state.region = name
-        body = self._regions[name].body
-        state.body = body.start(function) if body is not None else None
+        region = self._regions[name]
+        if region.text is Text.HEADER and state.raw is None:
+            state.raw = ""
+        state.body = None
+        if region.body is not None:
+            state.body = region.body.start(self._context.named if function is None else function)
 
     def _count(self, region: CompiledRegion, lexeme: str) -> None:
         state = self._state
@@ -217,32 +233,67 @@ class Machine:
     # calls
 
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
-        """Read a function name up to its marker; return what is left to read."""
+        """Read a name or a header up to its marker; return what is left to read."""
         state = self._state
-        if marker is not None:
-            state.held = buffer[:start]
-            if region.known_names and state.held.strip() not in self._context.types:
-                self._release()
-                return buffer[start:]
-            self._go(region, region.on[marker])
-            return buffer[start + len(marker) :]
-        state.held = buffer
-        beginning = buffer.lstrip()
-        if region.known_names and not any(name.startswith(beginning) for name in self._context.types):
-            self._release()
-        elif len(buffer) > _LONGEST_NAME:
-            self._abandon_name(region)
-        return ""
+        end = len(buffer) if marker is None else start
+        begun = self._begun(region, buffer[:end])
+        state.held = buffer[:begun]
+        if begun < end:
+            self._reject(region)
+            return buffer[begun:]
+        if marker is None:
+            return ""
+        self._go(region, region.on[marker])
+        return buffer[start + len(marker) :]
 
-    def _abandon_name(self, region: CompiledRegion) -> None:
-        """What should have been a name has no end."""
+    def _begun(self, region: CompiledRegion, text: str) -> int:
+        """How much of `text` may be the beginning of a name or a header."""
+        if len(text) <= _LONGEST_NAME and self._may_begin(region, text):
+            return len(text)
+        low, high = 0, min(len(text), _LONGEST_NAME + 1)  # what does not begin one, does not with more text
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._may_begin(region, text[:middle]):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _may_begin(self, region: CompiledRegion, text: str) -> bool:
+        if len(text) > _LONGEST_NAME:
+            return False
+        words = region.region
+        if words.begins is not None and not words.begins(text):
+            return False
+        beginning = text.lstrip()
+        return not self._names_known(region) or any(
+            name.startswith(beginning) for name in self._context.types
+        )
+
+    def _names_known(self, region: CompiledRegion) -> bool:
+        """Names are checked. Without tools in the request, a certain opener opens a call of any name."""
+        return region.region.known_names and (self._state.raw is not None or bool(self._context.types))
+
+    def _route(self, region: CompiledRegion, on: On) -> Route | None:
+        """What the name or header that was read is; None for none."""
+        held = self._state.held
+        route = region.region.route
+        found = Route(on.to, held.strip() or None) if route is None else route(held)
+        if found is None or (region.text is Text.NAME and not found.name):
+            return None
+        if found.name is not None and self._names_known(region) and found.name not in self._context.types:
+            return None
+        return found
+
+    def _reject(self, region: CompiledRegion) -> None:
+        """What should have been a name or a header is none."""
         state = self._state
         if state.raw is not None:
             self._release()
             return
-        self._events.append(Anomaly("unfinished_call", len(state.held)))
+        self._anomaly("rejected_call", len(state.held))
         state.held = ""
-        self._enter(region.then)
+        self._enter(region.region.rejected)
 
     def _read_body(self, region: CompiledRegion, text: str) -> str:
         state = self._state
@@ -277,7 +328,7 @@ class Machine:
         if whole:
             self._end_call()
         else:
-            self._events.append(Anomaly("unfinished_call", 0))
+            self._anomaly("unfinished_call", 0)
             state.open = False
         state.body = None
         return True
@@ -285,24 +336,22 @@ class Machine:
     def _hear(self, said: Said) -> None:
         state = self._state
         if not state.open and state.body.name is not None:
-            self._start_call(state.body.name)
+            self._start_call(state.body.name, said.id)
         text = "".join(said.arguments)
         if text:
             self._events.append(CallArguments(state.calls - 1, text))
         if said.dropped:
-            self._events.append(Anomaly("dropped_text", said.dropped))
+            self._anomaly("dropped_text", said.dropped)
         if said.unfinished:
-            self._events.append(Anomaly("unfinished_value", said.unfinished))
+            self._anomaly("unfinished_value", said.unfinished)
 
-    def _start_call(self, name: str) -> None:
+    def _start_call(self, name: str, native_id: str | None) -> None:
         state = self._state
-        self._events.append(CallStart(state.calls, name))
+        self._speaker.call()
+        self._events.append(CallStart(state.calls, name, native_id))
         state.calls += 1
         state.open = True
         state.raw = None
-        state.said = False
-        if self._table.strip:
-            state.blank = ""
 
     def _end_call(self) -> None:
         self._state.open = False
@@ -315,58 +364,29 @@ class Machine:
         state.raw = None
         state.held = ""
         self._enter("content")
-        self._events.append(Anomaly("markup_in_content", len(raw)))
-        self._say_content(raw)
+        self._anomaly("markup_in_content", len(raw))
+        self._speaker.content(raw)
 
     # what goes out
 
     def _say(self, region: CompiledRegion, text: str) -> None:
         """Text of a region without a body."""
-        state = self._state
         if region.to is not None and not text.isspace():
             self._enter(region.to)
             region = self._regions[region.to]
         if region.text is Text.CONTENT:
-            self._say_content(text)
+            self._speaker.content(text)
         elif region.text is Text.REASONING:
-            state.reasoned = True
-            self._events.append(Reasoning(text))
+            self._speaker.reasoning(text)
         elif region.text is Text.DROP and (dropped := len(text.strip())):
-            self._events.append(Anomaly("dropped_text", dropped))
+            self._anomaly("dropped_text", dropped)
 
-    def _say_content(self, text: str) -> None:
-        state = self._state
-        if self._context.asked:
-            text = state.blank + text
-            solid = len(text.rstrip()) if self._table.strip or not state.said else len(text)
-            if solid == 0 and len(text) > self._context.max_undecided:
-                solid = len(text)
-            if not self._table.strip and solid:
-                solid = len(text)
-            state.blank = text[solid:]
-            text = text[:solid]
-        if text:
-            state.said = True
-            self._events.append(Content(text))
-
-    def _end_reasoning(self) -> None:
-        if self._table.empty and not self._state.reasoned:
-            self._state.reasoned = True
-            self._events.append(Reasoning(""))
-
-    def _finish_message(self, region: CompiledRegion) -> None:
-        state = self._state
-        if region.text is Text.REASONING:
-            self._end_reasoning()
-        if state.blank and (state.said or not (state.calls or self._context.forced)):
-            state.said = True
-            self._events.append(Content(state.blank))
-        state.blank = ""
-        if state.idle and not state.said and self._context.reasoning == "off" and not region.absorbs:
-            self._events.append(Content(""))  # a text without a parser's doing is "", not null
+    def _anomaly(self, kind: str, characters: int) -> None:
+        self._events.append(Anomaly(kind, characters))
 
     def _take(self) -> list[Event]:
-        events, self._events = self._events, []
+        events = self._events[:]
+        self._events.clear()
         return events
 
     def _restore(self, snapshot: Any) -> State:

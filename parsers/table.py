@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -18,15 +18,20 @@ class RequestContext(msgspec.Struct, array_like=True, frozen=True):
     `reasoning`: "off" parses none, "open" starts inside, "over" starts behind it. `tools`: calls are
     taken out of the content; `asked`: because the request wants them. `forced`: it insists on one, so
     blank content is none. `types`: parameter types by function, for families whose values are typed by
-    the schema. `max_undecided`: characters held back at most before they are released as content.
+    the schema (nodes of `parsers.schema`). `max_undecided`: characters held back at most before they are
+    released as content. `json`: the answer is JSON by constraint, "required" an array of calls, "named" the
+    arguments of the function `named`. `promotes`: reasoning becomes content if there is none.
     """
 
     reasoning: Literal["off", "open", "over"] = "off"
     tools: bool = False
     asked: bool = False
     forced: bool = False
-    types: dict[str, dict[str, str]] = {}
+    types: dict[str, dict[str, Any]] = {}
     max_undecided: int = 65536
+    json: Literal["", "required", "named"] = ""
+    named: str | None = None
+    promotes: bool = False
 
 
 class CompiledRegion:
@@ -35,26 +40,29 @@ class CompiledRegion:
     `absorbs`: special tokens are deleted.
     """
 
-    __slots__ = ("absorbs", "body", "known_names", "name", "on", "scanner", "text", "then", "to")
+    __slots__ = ("absorbs", "body", "name", "on", "region", "scanner", "text", "then", "to")
 
     def __init__(self, name: str, region: Region, token_markers: frozenset[str], absorbs: bool) -> None:
         self.name = name
+        self.region = region
         self.text = region.text
         self.body: Body | None = region.body
         self.then = region.then
         self.to = region.on_text
-        self.known_names = region.known_names
         self.on: dict[str, On] = {on.marker: on for on in region.on}
-        self.scanner = Scanner(tuple(marker for marker in self.on if marker not in token_markers))
+        self.scanner = Scanner(
+            tuple(on.marker for on in region.on if on.as_text or on.marker not in token_markers)
+        )
         self.absorbs = absorbs
 
 
 class Table(NamedTuple):
     """What a machine runs: the regions of a family for one kind of request and one tokenizer.
 
-    `start`: where content begins. `strip`: whitespace before a call is dropped. `empty`: an empty reasoning
-    section is said. `counted`: the markers between which tokens count as reasoning tokens; None if those
-    of the reasoning region do.
+    `start`: where content begins. `strip`: whitespace before a call is dropped; `strip_reasoning`: at the
+    end of the reasoning. `empty`: an empty reasoning section is said. `counted`: the markers between which
+    tokens count as reasoning tokens; None if those of the reasoning region do. `skip`, `lead`, `separator`:
+    of the grammars.
     """
 
     regions: Mapping[str, CompiledRegion]
@@ -62,3 +70,7 @@ class Table(NamedTuple):
     strip: bool
     empty: bool
     counted: tuple[str, str] | None
+    strip_reasoning: bool = False
+    skip: str = ""
+    lead: str = ""
+    separator: str = ""

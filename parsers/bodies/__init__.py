@@ -27,13 +27,14 @@ class BodyState(msgspec.Struct, array_like=True):
 class Said:
     """What a body learnt from one piece of text."""
 
-    __slots__ = ("again", "arguments", "dropped", "failed", "unfinished")
+    __slots__ = ("again", "arguments", "dropped", "failed", "id", "unfinished")
 
     def __init__(self) -> None:
         self.arguments: list[str] = []  # argument text that is certain
         self.again = ""  # a marker at which the body ended, to be read by the region that follows
         self.dropped = 0  # characters that belong to nothing
         self.unfinished = 0  # characters of a value cut before its end
+        self.id: str | None = None  # the call's own id, where the body has it; known when its name is
         self.failed = False  # this is no call; only before anything else was said
 
 
@@ -45,11 +46,16 @@ class Body(Protocol):
         """The struct of its state."""
         ...
 
+    @property
+    def markers(self) -> frozenset[str]:
+        """Tokens that mean something inside the body. They reach `feed` as a `Marker`, one a call."""
+        ...
+
     def start(self, name: str | None) -> Any:
         """The state at the body's first character. `name`: the function, if it stands before the body."""
         ...
 
-    def feed(self, state: Any, text: str, types: Mapping[str, str], said: Said) -> int:
+    def feed(self, state: Any, text: str, types: Mapping[str, Any], said: Said) -> int:
         """Read `text`; return how many characters belong to the body: all of them unless it is done or
         failed.
 

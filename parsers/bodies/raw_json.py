@@ -29,6 +29,8 @@ class RawJson:
 
     state_type = RawJsonState
 
+    markers = frozenset[str]()
+
     def start(self, name: str | None) -> RawJsonState:
         return RawJsonState(name=name)
 

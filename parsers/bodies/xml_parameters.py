@@ -55,6 +55,8 @@ class XmlParameters:
         tags = (self.closing, self.opening, self.done)
         return Scanner(tuple(newline + tag for tag in tags for newline in ("\n", "")))
 
+    markers = frozenset[str]()
+
     def start(self, name: str | None) -> XmlParametersState:
         return XmlParametersState(name=name)
 

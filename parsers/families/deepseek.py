@@ -28,7 +28,7 @@ V3_TOOLS = ToolGrammar(
     regions={
         "section": Region(Text.CONTENT, (On(_CALL, "type"), *_LEAVE)),
         "type": Region(Text.MARKUP, (On(_SEP, "name"), *_LEAVE)),
-        "name": Region(Text.NAME, (On("\n", "arguments", as_text=True),), then="section"),
+        "name": Region(Text.NAME, (On("\n", "arguments", as_text=True),), rejected="section"),
         "arguments": Region(Text.BODY, (On(_CALL, "type"), *_LEAVE), RawJson(opening="```json", fence="```")),
     },
     required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),
@@ -40,7 +40,7 @@ V31_TOOLS = ToolGrammar(
     content=(On(_CALLS, "section"),),
     regions={
         "section": Region(Text.CONTENT, (On(_CALL, "name"), *_LEAVE)),
-        "name": Region(Text.NAME, (On(_SEP, "arguments"),), then="section"),
+        "name": Region(Text.NAME, (On(_SEP, "arguments"),), rejected="section"),
         "arguments": Region(Text.BODY, (On(_CALL, "name"), *_LEAVE), RawJson()),
     },
     required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),

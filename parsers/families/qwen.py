@@ -36,7 +36,7 @@ TOOLS = ToolGrammar(
                 On("</tool_call>", "content"),
             ),
         ),
-        "name": Region(Text.NAME, (On(">", "parameters", as_text=True),), then="wrapper"),
+        "name": Region(Text.NAME, (On(">", "parameters", as_text=True),), rejected="wrapper"),
         "bare_name": Region(Text.NAME, (On(">", "parameters", as_text=True),), known_names=True),
         "parameters": Region(Text.BODY, (On("<tool_call>", "wrapper"),), _PARAMETERS, then="between"),
         "between": Region(

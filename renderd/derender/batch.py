@@ -149,7 +149,8 @@ class BatchDerenderer:
     def _chat_choice(
         self, choice: GenerateChoice, decoded: Decoded, context: Context, request_id: str
     ) -> ChatChoice:
-        message = message_of(decoded.events, context, CallIds(request_id, choice.index, context.first_call))
+        ids = CallIds(request_id, choice.index, context.first_call, nine=context.nine)
+        message = message_of(decoded.events, context, ids)
         logprobs = self._setup.logprobs.chat(choice.logprobs, context.candidates, ())
         return ChatChoice(
             index=choice.index,

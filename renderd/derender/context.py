@@ -29,6 +29,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
         keeps_calls: tool calls are part of the answer (contract E.6, message assembly).
         parallel: all of them, not only the first.
         first_call: number of the first call where ids count calls, None where they are hashed (contract E.8).
+        nine: hashed ids are nine letters and digits.
     """
 
     parser: RequestContext | None = None
@@ -47,6 +48,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
     keeps_calls: bool = False
     parallel: bool = True
     first_call: int | None = None
+    nine: bool = False
 
     @property
     def hidden(self) -> bool:

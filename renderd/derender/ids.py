@@ -6,21 +6,29 @@ import hashlib
 from collections.abc import Sequence
 
 _VARIANTS = "89ab"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class CallIds:
     """The ids of one choice's calls.
 
-    `first`: the ids count calls from here on; None: they are hashed. `pinned`: ids that calls already have.
+    `first`: the ids count calls from here on; None: they are hashed, to `nine` letters and digits or to a
+    longer form. `pinned`: ids that calls already have.
     """
 
     def __init__(
-        self, request_id: str, choice: int, first: int | None = None, pinned: Sequence[str] = ()
+        self,
+        request_id: str,
+        choice: int,
+        first: int | None = None,
+        pinned: Sequence[str] = (),
+        nine: bool = False,
     ) -> None:
         self._request_id = request_id
         self._choice = choice
         self._first = first
         self._pinned = pinned
+        self._nine = nine
 
     def of(self, index: int, name: str, native: str | None) -> str:
         """The id of the call at `index`; the model's own where it gave one."""
@@ -30,11 +38,21 @@ class CallIds:
             return native
         if self._first is not None:
             return f"functions.{name}:{self._first + index}"
-        return hashed_id(self._request_id, self._choice, index)
+        key = f"{self._request_id}\0{self._choice}\0{index}".encode("utf-8", "surrogatepass")
+        return nine_characters(key) if self._nine else hashed_id(key)
 
 
-def hashed_id(request_id: str, choice: int, call: int) -> str:
+def hashed_id(key: bytes) -> str:
     """`chatcmpl-tool-` and 16 hexadecimal digits that look like the low half of a random UUID."""
-    key = f"{request_id}\0{choice}\0{call}".encode("utf-8", "surrogatepass")
     digits = hashlib.blake2b(key, digest_size=8).hexdigest()
     return f"chatcmpl-tool-{_VARIANTS[int(digits[0], 16) & 3]}{digits[1:]}"
+
+
+def nine_characters(key: bytes) -> str:
+    """Nine letters and digits, the only form of id that Mistral's chat templates take."""
+    number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
+    letters = []
+    for _ in range(9):
+        number, letter = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[letter])
+    return "".join(letters)

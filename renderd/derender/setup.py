@@ -18,7 +18,7 @@ from renderd.derender.detokenizer import Detokenizer
 from renderd.derender.logprobs import LogprobDecoder
 from renderd.model import Model
 from renderd.model.template_kwargs import effective_kwargs
-from renderd.wire.chat import ChatCompletionRequest, tool_choice_kind, tool_dicts
+from renderd.wire.chat import ChatCompletionRequest, named_function, tool_choice_kind, tool_dicts
 from renderd.wire.completion import CompletionRequest
 
 COUNTING_MODELS = ("kimi_k2", "kimi_k25", "kimi_k3")
@@ -63,7 +63,7 @@ class Setup:
         self.logprobs = LogprobDecoder(model.tokenizer)
         self._clock = clock
         self._on_anomaly = on_anomaly
-        self._prompt_marker_ids = self._ids(family.prompt_markers if family else ())
+        self._prompt_marker_ids = model.prompt_marker_ids(family.prompt_markers if family else ())
         self._marker_ids = self._ids(family.markers if family else ())
         self._token_markers = frozenset(self._marker_ids)
         self._plain = {skip: Detokenizer(model.tokenizer, skip_special=skip) for skip in (False, True)}
@@ -139,7 +139,12 @@ class Setup:
         return Context(
             **common_fields(request, chat_candidates(request), skip),
             parser=family.context(
-                tools, choice, self._kwargs(request), verdict, self.options.max_undecided_bytes
+                tools,
+                choice,
+                self._kwargs(request),
+                verdict,
+                self.options.max_undecided_bytes,
+                named_function(request),
             ),
             include_reasoning=request.include_reasoning,
             role=role,
@@ -148,6 +153,7 @@ class Setup:
             or (choice == "auto" and bool(tools) and family.has_tools),
             parallel=request.parallel_tool_calls is not False,
             first_call=self._first_call(request),
+            nine=family.tools is not None and family.tools.call_ids == "nine",
         )
 
     def completion_context(self, request: CompletionRequest | None) -> Context:

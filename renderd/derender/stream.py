@@ -89,7 +89,7 @@ class StreamDerenderer:
     def _chat_choice(self, stream: Stream, choice: GenerateChunkChoice, request_id: str) -> ChatChunkChoice:
         state, context = stream.state, stream.context
         news = self._advance(stream, choice)
-        ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids)
+        ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids, context.nine)
         delta = delta_of([*stream.missed, *news.events], context, ids)
         if not state.role_sent:
             delta.role = context.role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from renderd.model.config import ModelConfig
@@ -21,7 +22,7 @@ class Model:
     `name`: directory or hub id as given. `served_names`: names that requests may use. `max_model_len`:
     context window in tokens. `hf_config`: config.json. `generation_defaults`: sampling defaults by request
     field. `output_cap`: output tokens that no request may exceed. `eos_token_ids`: every token that ends an
-    answer.
+    answer. `tokenizer_config`: tokenizer_config.json.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Model:
         generation_defaults: dict[str, Any],
         output_cap: int | None,
         eos_token_ids: frozenset[int],
+        tokenizer_config: Mapping[str, Any],
     ) -> None:
         self.config = config
         self.name = config.model
@@ -46,9 +48,14 @@ class Model:
         self.generation_defaults = generation_defaults
         self.output_cap = output_cap
         self.eos_token_ids = eos_token_ids
+        self.tokenizer_config = tokenizer_config
         size = text_config(hf_config).get("vocab_size")
         self.max_token_id = max(tokenizer.max_id, size - 1 if isinstance(size, int) else -1)
         self._any_name = os.environ.get("VLLM_SKIP_MODEL_NAME_VALIDATION", "0") in ("1", "true", "True")
+
+    def prompt_marker_ids(self, markers: Iterable[str]) -> dict[str, list[int]]:
+        """The token ids that spell each marker in a prompt."""
+        return {marker: self.tokenizer.encode(marker, add_special_tokens=False) for marker in markers}
 
     def check_name(self, name: str | None) -> None:
         """Raises ApiError 404 unless `name` is absent, empty or served here (contract A.4)."""
@@ -68,7 +75,8 @@ def load_model(config: ModelConfig) -> Model:
         raise ValueError(f"The model '{config.model}' has no config.json.")
     hf_config = {**read_json(model_dir / "config.json"), **config.hf_overrides}
     tokenizer = load_tokenizer(tokenizer_dir)
-    named = load_named_templates(tokenizer_dir, tokenizer_config(tokenizer_dir))
+    from_tokenizer = tokenizer_config(tokenizer_dir)
+    named = load_named_templates(tokenizer_dir, from_tokenizer)
     defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)
     return Model(
         config=config,
@@ -81,4 +89,5 @@ def load_model(config: ModelConfig) -> Model:
         generation_defaults=defaults,
         output_cap=output_cap(config.generation_config, config.override_generation_config, defaults),
         eos_token_ids=eos_token_ids(model_dir, hf_config, tokenizer.eos_token_id),
+        tokenizer_config=from_tokenizer,
     )

@@ -32,6 +32,12 @@ class ChatTemplates:
         self.server = server
         self.trust_requests = trust_requests
 
+    @property
+    def default(self) -> str | None:
+        """Jinja text for a request that names no template, None if there is none."""
+        source = self.server or "default"
+        return self.named.get(source, self.server)
+
     def check_trust(self, template: Any, kwargs: Mapping[str, Any] | None) -> None:
         """Raises ApiError 400 if a request brings its own template and this server does not trust
         requests."""

@@ -77,6 +77,11 @@ class Tokenizer:
         """The id of `text` if it is exactly one vocabulary entry."""
         return self.hf.token_to_id(text)
 
+    @property
+    def added_tokens(self) -> tuple[str, ...]:
+        """The texts of the tokens that were added to the vocabulary."""
+        return tuple(token.content for token in self.hf.get_added_tokens_decoder().values())
+
     def piece(self, token_id: int) -> str | None:
         """The vocabulary entry of an id as the vocabulary spells it; None for an unknown id."""
         if not 0 <= token_id <= self.max_id:

@@ -35,7 +35,7 @@ class Server:
     model: Model
     family: Family | None
     options: RenderOptions
-    marker_ids: dict[str, int]
+    marker_ids: dict[str, list[int]]
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,7 @@ class Renderer:
     """
 
     def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
-        markers = family.prompt_markers if family is not None else ()
-        ids = {marker: model.tokenizer.token_id(marker) for marker in markers}
-        marker_ids = {marker: i for marker, i in ids.items() if i is not None}
+        marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
         self._server = Server(model, family, options, marker_ids)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:

@@ -27,13 +27,13 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         environment_int(name, default)
     if config.tokenizer_mode not in ("auto", "hf"):
         raise StartupError(f"--tokenizer-mode {config.tokenizer_mode} is not supported, only auto and hf")
-    family = _family(config)
+    if config.enable_auto_tool_choice and config.tool_call_parser is None:
+        raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
     try:
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:
         raise StartupError(str(error)) from error
-    if family is not None:
-        _check_tokens(config, model)
+    family = _family(config, model)
     if config.chat_template is not None:
         try:
             compile_template(model.templates.choose(None, False))
@@ -79,34 +79,34 @@ def _model_config(config: ServerConfig) -> ModelConfig:
     )
 
 
-def _family(config: ServerConfig) -> parsers.Family | None:
-    """The parsers, None if there are none. Raises StartupError."""
-    if config.enable_auto_tool_choice and config.tool_call_parser is None:
-        raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
-    reasoning, tools = _parser_names(config)
+def _family(config: ServerConfig, model: Model) -> parsers.Family | None:
+    """The parsers, None if there are none. A tool parser counts only where it is enabled (contract B.3).
+
+    Raises StartupError for a name that is none, and a model that lacks what a parser needs.
+    """
+    reasoning = config.reasoning_parser
+    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
     if reasoning is None and tools is None:
         return None
+    facts = parsers.ModelFacts(
+        is_token=lambda text: model.tokenizer.token_id(text) is not None,
+        added_tokens=model.tokenizer.added_tokens,
+        tokenizer_config=model.tokenizer_config,
+        chat_template=model.templates.default,
+        model_type=model.model_type,
+    )
     try:
-        return parsers.build(reasoning, tools)
-    except parsers.UnknownParserError as error:
+        for flag, name, family in (
+            ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning, model=facts)),
+            ("--tool-call-parser", tools, parsers.build(tools=tools, model=facts)),
+        ):
+            missing = sorted(token for token in family.required_tokens if not facts.is_token(token))
+            if missing:
+                tokens = ", ".join(map(repr, missing))
+                raise StartupError(
+                    f"{flag} {name} cannot be used with the tokenizer of '{model.name}': "
+                    f"it has no token {tokens}"
+                )
+        return parsers.build(reasoning, tools, facts)
+    except (parsers.UnknownParserError, parsers.UnfitModelError) as error:
         raise StartupError(str(error)) from error
-
-
-def _parser_names(config: ServerConfig) -> tuple[str | None, str | None]:
-    """Reasoning and tool parser. A tool parser counts only where it is enabled (contract B.3)."""
-    return config.reasoning_parser, config.tool_call_parser if config.enable_auto_tool_choice else None
-
-
-def _check_tokens(config: ServerConfig, model: Model) -> None:
-    """Parsers must find their tokens in the vocabulary. Raises StartupError."""
-    reasoning, tools = _parser_names(config)
-    for flag, name, family in (
-        ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning)),
-        ("--tool-call-parser", tools, parsers.build(tools=tools)),
-    ):
-        missing = sorted(token for token in family.required_tokens if model.tokenizer.token_id(token) is None)
-        if missing:
-            tokens = ", ".join(map(repr, missing))
-            raise StartupError(
-                f"{flag} {name} cannot be used with the tokenizer of '{model.name}': it has no token {tokens}"
-            )

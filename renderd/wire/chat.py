@@ -108,6 +108,12 @@ def tool_choice_kind(request: ChatCompletionRequest) -> ToolChoiceKind | None:
     return "named" if isinstance(choice, NamedToolChoice) else choice
 
 
+def named_function(request: ChatCompletionRequest) -> str | None:
+    """The function that the tool choice names."""
+    choice = request.tool_choice
+    return choice.function.name if isinstance(choice, NamedToolChoice) else None
+
+
 def tool_choice_dict(request: ChatCompletionRequest) -> str | dict[str, Any] | None:
     """The tool choice as parse_context has it (contract B.5)."""
     choice = request.tool_choice

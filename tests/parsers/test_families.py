@@ -246,11 +246,13 @@ def test_reasoning_tokens_are_counted_by_lexeme() -> None:
 
 def test_prompt_verdict() -> None:
     family = build("qwen3", "hermes")
-    ids = {"<think>": 1, "</think>": 2, "<tool_call>": 3, "<|im_start|>": 4, "<|im_end|>": 5}
+    ids = {"<think>": [1], "</think>": [2], "<tool_call>": [3, 7], "<|im_start|>": [4], "<|im_end|>": [5]}
     assert set(ids) == family.prompt_markers
     assert family.prompt_verdict([9, 1, 8], ids, {}) == "open"
     assert family.prompt_verdict([9, 1, 8, 2, 8], ids, {}) == "over"
     assert family.prompt_verdict([1, 2, 4, 8], ids, {}) == "unknown"
+    assert family.prompt_verdict([1, 3, 7, 8], ids, {}) == "over"
+    assert family.prompt_verdict([1, 7, 8], ids, {}) == "open"
     assert family.reasoning_ended([4, 8], ids, {"enable_thinking": False}) is True
     assert family.reasoning_ended([4, 8], ids, {}) is False
     assert build(None, "hermes").reasoning_ended([4], ids, {}) is None

@@ -1,0 +1,143 @@
+"""What an answer says: reasoning and content, with the whitespace that the format does not count as either.
+
+Text is said at once but for whitespace that a call or the end of the reasoning would swallow, and for
+reasoning that may have to stand in for the content.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from parsers.events import Content, Event, Reasoning
+from parsers.table import RequestContext, Table
+
+
+class Speech(msgspec.Struct, array_like=True):
+    """What is remembered between two pieces.
+
+    `blank`, `pause`: whitespace of the content and of the reasoning whose fate is open; `loose`: the run of
+    whitespace has grown too long to be held, and was let go. `said`, `reasoned`: content since the last call,
+    and reasoning, was more than that; `silent`: there was no content at all. `fresh`: content has not begun.
+    `pledge`: reasoning that becomes content if there is none; None once that is decided. `left_reasoning`,
+    `left_content`: a section of it ended, and the next one is to be set apart.
+    """
+
+    blank: str = ""
+    pause: str = ""
+    loose: bool = False
+    said: bool = False
+    reasoned: bool = False
+    fresh: bool = True
+    pledge: str | None = None
+    silent: bool = True
+    left_reasoning: bool = False
+    left_content: bool = False
+
+
+class Speaker:
+    """Turns text into events. `events` is shared with the machine, so that all stay in order."""
+
+    __slots__ = ("_context", "_table", "events", "speech")
+
+    def __init__(self, context: RequestContext, table: Table, speech: Speech | None) -> None:
+        self._context = context
+        self._table = table
+        self.events: list[Event] = []
+        self.speech = speech or Speech(pledge="" if context.promotes else None)
+
+    def reasoning(self, text: str) -> None:
+        """Text of the reasoning."""
+        speech = self.speech
+        if speech.left_reasoning and text:
+            speech.left_reasoning = False
+            text = self._table.separator + text
+        if self._table.strip_reasoning:
+            text = speech.pause + text
+            text, speech.pause = self._split(text)
+        if not text:
+            return
+        speech.reasoned = True
+        if speech.pledge is None:
+            self.events.append(Reasoning(text))
+            return
+        speech.pledge += text
+        if len(speech.pledge) > self._context.max_undecided:
+            self._keep_pledge()
+
+    def content(self, text: str) -> None:
+        """Text of the answer."""
+        speech, table = self.speech, self._table
+        if speech.fresh and table.skip:
+            text = text.lstrip(table.skip)
+        if not text:
+            return
+        speech.fresh = False
+        if speech.left_content:
+            speech.left_content = False
+            text = table.separator + text
+        if self._context.asked or speech.pledge is not None:
+            text = speech.blank + text
+            speech.blank = ""
+            if table.strip or not speech.said:
+                text, speech.blank = self._split(text)
+            if not table.strip and text:
+                text += speech.blank
+                speech.blank = ""
+        if text:
+            self._keep_pledge()
+            speech.said = True
+            speech.silent = False
+            self.events.append(Content(text))
+
+    def leave_reasoning(self) -> None:
+        """The reasoning section ended."""
+        speech = self.speech
+        speech.pause = ""
+        speech.left_reasoning = bool(self._table.separator) and speech.reasoned
+        if self._table.empty and not speech.reasoned:
+            speech.reasoned = True
+            self.events.append(Reasoning(""))
+
+    def leave_content(self) -> None:
+        """A section of the answer ended, and more of it may follow."""
+        self.speech.left_content = bool(self._table.separator) and not self.speech.silent
+
+    def call(self) -> None:
+        """A call begins."""
+        self._keep_pledge()
+        self.speech.said = False
+        if self._table.strip:
+            self.speech.blank = ""
+
+    def finish(self, calls: int, idle: bool) -> None:
+        """The output ended. `idle`: no parser did anything to it."""
+        speech = self.speech
+        speech.pause = ""
+        if speech.pledge:
+            self.events.append(Content(speech.pledge))
+            speech.blank = ""
+        elif speech.blank and (speech.said or not (calls or self._context.forced)):
+            self.events.append(Content(speech.blank))
+        elif idle and speech.silent:
+            self.events.append(Content(""))  # a text without a parser's doing is "", not null
+        speech.blank = ""
+        speech.pledge = None
+
+    def _keep_pledge(self) -> None:
+        """The reasoning is reasoning."""
+        speech = self.speech
+        if speech.pledge:
+            self.events.append(Reasoning(speech.pledge))
+        speech.pledge = None
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """What is certain of a text, and the whitespace behind it. A run of it that outgrows the limit is let
+        go, all of it."""
+        speech = self.speech
+        solid = len(text.rstrip())
+        if solid:
+            speech.loose = False
+        if speech.loose or len(text) - solid > self._context.max_undecided:
+            speech.loose = True
+            return text, ""
+        return text[:solid], text[solid:]
