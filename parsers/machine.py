@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from parsers.bodies import Said
+from parsers.bodies import Said, solid
 from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Special
 from parsers.grammar import On, Route, Text
 from parsers.speech import Speaker, Speech
@@ -105,7 +105,8 @@ class Machine:
         region = self._regions[state.region]
         if region.text is Text.REASONING:
             self._speaker.leave_reasoning()
-        idle = state.idle and self._context.reasoning == "off" and not region.absorbs
+        idle = state.idle and self._context.reasoning == "off" and region.text is Text.CONTENT
+        idle = idle and not region.absorbs
         self._speaker.finish(state.calls, idle)
         return self._take()
 
@@ -257,7 +258,7 @@ class Machine:
                 low = middle
             else:
                 high = middle
-        return high
+        return low
 
     def _may_begin(self, region: CompiledRegion, text: str) -> bool:
         if len(text) > _LONGEST_NAME:
@@ -300,20 +301,24 @@ class Machine:
         assert region.body is not None
         said = Said()
         types = self._context.types.get(state.body.name or "", {})
-        used = region.body.feed(state.body, text, types, said)
+        piece, rest = text, ""
+        if state.raw is not None:  # the limit is met at the same character whatever the chunks
+            room = self._context.max_undecided + 1 - len(state.raw)
+            piece, rest = text[:room], text[room:]
+        used = region.body.feed(state.body, piece, types, said)
         if state.raw is not None:
-            state.raw += text[:used]
-            said.failed = said.failed or (
-                state.body.name is None and len(state.raw) > self._context.max_undecided
-            )
+            state.raw += piece[:used]
+            undecided = len(state.raw) > self._context.max_undecided
+            said.failed = said.failed or (state.body.name is None and undecided)
+        rest = piece[used:] + rest
         if said.failed:
             self._release()
-            return text[used:]
+            return rest
         self._hear(said)
         if state.body.done:
             self._end_call()
             self._enter(region.then)
-        return said.again + text[used:]
+        return said.again + rest
 
     def _end_body(self, region: CompiledRegion, by_marker: bool) -> bool:
         """The body ends though it did not end itself. False: it was no call."""
@@ -364,8 +369,9 @@ class Machine:
         state.raw = None
         state.held = ""
         self._enter("content")
-        self._anomaly("markup_in_content", len(raw))
-        self._speaker.content(raw)
+        if raw:
+            self._anomaly("markup_in_content", len(raw))
+            self._speaker.content(raw)
 
     # what goes out
 
@@ -378,7 +384,7 @@ class Machine:
             self._speaker.content(text)
         elif region.text is Text.REASONING:
             self._speaker.reasoning(text)
-        elif region.text is Text.DROP and (dropped := len(text.strip())):
+        elif region.text is Text.DROP and (dropped := solid(text)):
             self._anomaly("dropped_text", dropped)
 
     def _anomaly(self, kind: str, characters: int) -> None:

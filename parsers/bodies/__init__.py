@@ -38,6 +38,11 @@ class Said:
         self.failed = False  # this is no call; only before anything else was said
 
 
+def solid(text: str) -> int:
+    """Characters of `text` that are not whitespace: what is counted when text is dropped."""
+    return len("".join(text.split()))
+
+
 class Body(Protocol):
     """A call-body syntax. Its instances are values: equal descriptions behave alike."""
 
