@@ -2,8 +2,9 @@
 
 A node is a word of type letters, or `[letters, {property: node}, node of the items or None]` where a schema
 says more of what is inside. The letters, in the order in which they are tried: z null, i integer, n number,
-b boolean, o object, a array, s string; no letter, any value. Nodes are plain, because they travel in the
-stream state, and bounded, because schemas may be recursive.
+b boolean, o object, a array, s string; no letter, any value. An r behind them says that the schema is a
+reference. Nodes are plain, because they travel in the stream state, and bounded, because schemas may be
+recursive.
 
 Markup without types of its own (XML parameters) is read with them, as vLLM's engine parsers do; unlike those,
 references, `const` and `allOf` are followed.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -55,7 +56,7 @@ def compile_tools(tools: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Nod
 
 def letters(node: Node) -> str:
     """The type letters of a node."""
-    return node if isinstance(node, str) else str(node[0])
+    return _word(node).removesuffix("r")
 
 
 class _Reader:
@@ -70,6 +71,8 @@ class _Reader:
         parts = [part for schema in schemas for part in self.parts(schema)]
         found = set().union(*(self.letters(schema, 0) for schema in schemas))
         codes = "".join(code for code in _ORDER if code in found)
+        if codes and any(self._refers(schema) for schema in schemas):
+            codes += "r"
         if level == _MAX_LEVEL:
             return codes
         properties = {
@@ -132,12 +135,25 @@ class _Reader:
             found.add("z")
         return found
 
+    def _refers(self, schema: Any) -> bool:
+        if not isinstance(schema, Mapping):
+            return False
+        return "$ref" in schema or any(
+            isinstance(part, Mapping) and "$ref" in part
+            for union in _UNIONS
+            for part in _options(schema, union)
+        )
+
     def _referred(self, schema: Mapping[str, Any]) -> list[Any]:
         reference = schema.get("$ref")
         return [_resolve(reference, self._root)] if isinstance(reference, str) else []
 
 
 _UNIONS = ("anyOf", "oneOf", "allOf")
+
+
+def _word(node: Node) -> str:
+    return node if isinstance(node, str) else str(node[0])
 
 
 def _options(schema: Mapping[str, Any], union: str) -> list[Any]:
@@ -195,24 +211,45 @@ def coerce(text: str, node: Node) -> str:
     """The JSON text of a value that the model wrote as `text`.
 
     The first type that fits wins; if none does, any JSON value is taken as it is, and text as a string. What
-    is inside an object or array is the model's own JSON and stays.
+    is inside an object or array is the model's own JSON and stays, as in vLLM, but where the schema is a
+    reference, which vLLM does not follow, it is typed through and through.
     """
-    return _dump(_coerced(text, node))
+    return _dump(_referred(_coerced(text, node), node))
+
+
+def read(text: str, node: Node) -> str:
+    """The JSON text of a value that the model wrote as JSON, typed by the schema; anything else is a string."""
+    found, value = _load(text)
+    return _dump(retype(value if found else text, node))
+
+
+def _referred(value: Any, node: Node) -> Any:
+    """Type what references describe inside a value."""
+    if isinstance(node, str) or not isinstance(value, dict | list):
+        return value
+    if _word(node).endswith("r"):
+        return retype(value, node)
+    return _inside(value, node, _referred)
 
 
 def retype(value: Any, node: Node) -> Any:
     """A JSON value that the model wrote, typed by the schema: scalars as if they had been text, and what is
     inside objects and arrays likewise."""
+    if isinstance(value, dict | list):
+        return _inside(value, node, retype)
     codes = letters(node)
-    if isinstance(value, dict):
-        properties: Mapping[str, Node] = {} if isinstance(node, str) else node[1]
-        return {key: retype(item, properties.get(key, "")) for key, item in value.items()}
-    if isinstance(value, list):
-        items: Node = "" if isinstance(node, str) else node[2] or ""
-        return [retype(item, items) for item in value]
     if not codes or (_code_of(value) in codes and not isinstance(value, float)):
         return value
     return _coerced(value if isinstance(value, str) else _dump(value), node)
+
+
+def _inside(value: Any, node: Node, apply: Callable[[Any, Node], Any]) -> Any:
+    if isinstance(node, str):
+        return value
+    properties, items = node[1:]
+    if isinstance(value, dict):
+        return {key: apply(item, properties.get(key, "")) for key, item in value.items()}
+    return [apply(item, items or "") for item in value]
 
 
 def _coerced(text: str, node: Node) -> Any:

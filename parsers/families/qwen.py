@@ -16,7 +16,7 @@ REASONING = ReasoningGrammar(
 )
 
 _PARAMETERS = XmlParameters(
-    opening="<parameter=", closing="</parameter>", done="</function>", stops=("<function=",)
+    opening="<parameter=", closing="</parameter>", done=("</function>",), stops=("<function=",)
 )
 
 TOOLS = ToolGrammar(

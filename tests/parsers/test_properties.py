@@ -186,7 +186,7 @@ def test_compiled_types_follow_references() -> None:
         },
     }
     tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    assert compile_tools(tools) == {"f": {"o": "o", "opt": "zo", "c": "i", "e": "is", "s": "s", "l": "za"}}
+    assert compile_tools(tools) == {"f": {"o": "or", "opt": "zor", "c": "i", "e": "is", "s": "s", "l": "za"}}
 
 
 @pytest.mark.parametrize("piece", ["1", "a", '"', "{", "[1,", "\\u"])

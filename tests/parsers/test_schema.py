@@ -23,17 +23,17 @@ def node(schema: Any, **root: Any) -> Node:
         ({"type": "integer", "nullable": True}, "zi"),
         ({"oneOf": [{"type": "array"}, {"const": True}]}, "ba"),
         ({"allOf": [{"type": ["integer", "string"]}, {"type": "number"}]}, "i"),
-        ({"allOf": [{"$ref": "#/$defs/I"}, {"description": "none"}]}, "i"),
+        ({"allOf": [{"$ref": "#/$defs/I"}, {"description": "none"}]}, "ir"),
         ({"type": "string", "anyOf": [{"minLength": 1}, {"pattern": "x"}]}, "s"),
         ({"type": "string", "enum": [1, 2]}, "is"),
-        ({"$ref": "#/definitions/a~1b%20c"}, "n"),
-        ({"$ref": "#/$defs/L/anyOf/1"}, "b"),
+        ({"$ref": "#/definitions/a~1b%20c"}, "nr"),
+        ({"$ref": "#/$defs/L/anyOf/1"}, "br"),
         ({"$ref": "#/$defs/L/anyOf/7"}, ""),
         ({"$ref": "elsewhere.json"}, ""),
         ({"$ref": 3}, ""),
         ({"additionalProperties": {"type": "integer"}}, "o"),
         ({"type": "object", "properties": {"x": {"type": "integer"}, "y": {}}}, ["o", {"x": "i"}, None]),
-        ({"type": "array", "items": {"$ref": "#/$defs/I"}}, ["a", {}, "i"]),
+        ({"type": "array", "items": {"$ref": "#/$defs/I"}}, ["a", {}, "ir"]),
         (
             {
                 "anyOf": [
@@ -92,3 +92,5 @@ def test_retype(value: Any, typed: Node, want: Any) -> None:
 
 def test_text_is_typed_by_the_letters_of_a_nested_node() -> None:
     assert coerce('{"x": "9"}', ["o", {"x": "i"}, None]) == '{"x": "9"}'
+    assert coerce('{"x": "9"}', ["or", {"x": "i"}, None]) == '{"x": 9}'
+    assert coerce('[{"x": "9"}, 1]', ["a", {}, ["or", {"x": "i"}, None]]) == '[{"x": 9}, 1]'
