@@ -32,6 +32,7 @@ from parsers.tags.models import (
     MINIMAX_TAG,
     PLAMO3_TAG,
     QWEN_CODER_TAG,
+    hy_v4_tag,
 )
 
 __all__ = [
@@ -59,5 +60,6 @@ __all__ = [
     "as_tag",
     "build_tag",
     "framed",
+    "hy_v4_tag",
     "json_schema",
 ]

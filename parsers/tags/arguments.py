@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parsers.tags.formats import (
@@ -88,3 +88,22 @@ def _k3_argument(key: str, schema: Any, definitions: Any) -> Format:
         value = _ANY_VALUE
     escaped = key.replace("&", "&amp;").replace('"', "&quot;")
     return tag(f'<|open|>argument key="{escaped}" type="{name}"<|sep|>', value, _K3_END)
+
+
+def hy_arguments(suffix: str) -> Callable[[Mapping[str, Any] | None, bool], Format]:
+    """Hunyuan v4, whose words all end in `suffix`: the required keys in their order, then any others, each
+    with any text."""
+
+    def pair(key: str) -> Format:
+        words = [const(word) for word in (f"<arg_key{suffix}>", key, f"</arg_key{suffix}>")]
+        return sequence(*words, const(f"<arg_value{suffix}>"), any_text(), const(f"</arg_value{suffix}>"))
+
+    def arguments(parameters: Mapping[str, Any] | None, _enforced: bool) -> Format:
+        schema = parameters or {}
+        properties, required = schema.get("properties"), schema.get("required") or []
+        if not properties:
+            return any_text()
+        others = [pair(key) for key in properties if key not in required]
+        return sequence(*map(pair, required), *([repeated(either(others))] if others else []))
+
+    return arguments

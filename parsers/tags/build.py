@@ -43,7 +43,7 @@ class TagModel:
     alone ("listed"), or the first where all arguments are enforced and else the second ("loose"). `frame`:
     writes the whole answer instead, from its calls, whether one is forced, and whether there may be several.
     `answer`: frames the format that the user asked for; asked for even where a request has no tools. `free`:
-    with an "auto" choice, calls are not constrained.
+    an "auto" choice alone leaves the answer free, whatever is strict.
     """
 
     calls: tuple[tuple[str, str | tuple[str, ...]], ...]
@@ -79,7 +79,7 @@ def build_tag(
     functions = [tool["function"] for tool in tools]
     if choice == "auto":
         strict = level != "auto" or any(function.get("strict") is True for function in functions)
-        if model.free or (not strict and (parallel or alternative is not None)):
+        if (model.free and alternative is None) or (not strict and (parallel or alternative is not None)):
             return None
     if choice == "named":
         functions = [function for function in functions if function["name"] == named]

@@ -1,6 +1,6 @@
 """The call markup of every family whose calls are constrained at generation."""
 
-from parsers.tags.arguments import GLM_WORDS, glm_arguments, k3_arguments
+from parsers.tags.arguments import GLM_WORDS, glm_arguments, hy_arguments, k3_arguments
 from parsers.tags.build import Section, TagModel
 from parsers.tags.frames import harmony_answer, harmony_calls, harmony_final, k3_answer
 
@@ -113,3 +113,14 @@ PLAMO3_TAG = TagModel(
 HARMONY_TAG = TagModel(
     calls=harmony_calls(), trigger="<|channel|>", frame=harmony_answer, answer=harmony_final
 )
+
+
+def hy_v4_tag(suffix: str) -> TagModel:
+    """Hunyuan v4. `suffix`: what a checkpoint ends all its words in, such as ":opensource"."""
+    return TagModel(
+        calls=((f"<tool_call{suffix}>{{name}}", f"</tool_call{suffix}>"),),
+        trigger=f"<tool_calls{suffix}>",
+        arguments=hy_arguments(suffix),
+        section=Section(f"<tool_calls{suffix}>", "", f"</tool_calls{suffix}>", lead="", one="list"),
+        free=True,
+    )
