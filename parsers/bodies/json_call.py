@@ -12,6 +12,7 @@ import msgspec
 from parsers.bodies import BodyState, Said, json_raw, json_text
 from parsers.bodies.json_text import JsonText
 
+_USUAL = ("type", "id")  # keys that calls have beside their name and arguments
 _LONGEST_KEY = 256  # of a certain call; longer ones are none that mean anything
 
 _OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT, _TEXT = range(9)
@@ -19,7 +20,11 @@ _VALUES = (_KEY, _NAME, _ARGUMENTS, _SKIP, _TEXT)
 
 
 class JsonCallState(BodyState, array_like=True):
-    """Where in the object we are; `early` holds arguments that came before the name."""
+    """Where in the object we are.
+
+    `early`: arguments that came before the name. `skipped`: characters of other keys and their values, while
+    the call is not certain yet.
+    """
 
     phase: int = _OPEN
     key: str = ""
@@ -28,6 +33,7 @@ class JsonCallState(BodyState, array_like=True):
     started: bool = False  # arguments have begun
     early: str = ""
     begun: bool = False  # the first key was read
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,10 +95,9 @@ class JsonCall:
                 else:
                     self._stray(state, said)
             else:
-                said.failed = not self._begin_value(state, char)
+                said.failed = not self._begin_value(state, char, said)
                 continue
             at += 1
-        self._announce(state, said)
         return at
 
     def end(self, state: JsonCallState, said: Said, by_marker: bool) -> bool:
@@ -102,6 +107,8 @@ class JsonCall:
         if state.phase in (_ARGUMENTS, _TEXT):
             json_text.cut(state.value, said.arguments)
             return False
+        if state.phase in (_KEY, _COLON, _VALUE):
+            said.unfinished += len(state.key)
         if not state.started and by_marker:
             said.arguments.append("{}")
             state.started = True
@@ -113,19 +120,23 @@ class JsonCall:
         if phase in (_KEY, _NAME):
             state.key = ""
 
-    def _begin_value(self, state: JsonCallState, char: str) -> bool:
+    def _begin_value(self, state: JsonCallState, char: str, said: Said) -> bool:
         if state.key == self.name_key and state.found is None:
             self._begin(state, _NAME)
             return char == '"'
         if state.key in self.arguments and not state.started:
             state.started = True
+            self._announce(state, said)
             self._begin(state, _TEXT if self.decoded and char == '"' else _ARGUMENTS)
         else:
             self._begin(state, _SKIP)
+            if state.key not in _USUAL:
+                self._skip(state, said, len(state.key))
         return True
 
     def _value(self, state: JsonCallState, text: str, at: int, said: Said) -> int:
         out: list[str] = []
+        before = at
         opening = state.phase == _TEXT and not state.value.in_string
         if self.verbatim and state.phase == _ARGUMENTS:
             at = json_raw.feed(state.value, text, out, at)
@@ -134,10 +145,12 @@ class JsonCall:
         if state.phase == _TEXT:  # without its quotes
             out = [json_text.unescape(piece) for piece in out[opening : len(out) - state.value.done]]
         if state.phase in (_KEY, _NAME):
-            if (
-                len(state.key) < _LONGEST_KEY or state.name is None
-            ):  # bounded by the machine while nothing is certain
+            if len(state.key) < _LONGEST_KEY or state.name is None:  # else bounded by the machine
                 state.key += "".join(out)
+            else:
+                said.dropped += at - before
+        elif state.phase == _SKIP and state.key not in _USUAL:
+            self._skip(state, said, at - before)
         elif state.phase in (_ARGUMENTS, _TEXT):
             if state.name is None:
                 state.early += "".join(out)
@@ -153,6 +166,7 @@ class JsonCall:
                 if state.phase == _NAME:
                     state.found = _text(state.key)
                     said.failed = not state.found
+                    self._announce(state, said)
                 state.phase = _NEXT
         return at
 
@@ -160,8 +174,10 @@ class JsonCall:
         if state.name is None and state.found and (state.started or self.certain_by_name):
             state.name = state.found
             if state.early:
-                said.arguments.insert(0, state.early)
+                said.arguments.append(state.early)
                 state.early = ""
+            said.dropped += state.skipped
+            state.skipped = 0
 
     def _end(self, state: JsonCallState, said: Said) -> None:
         if not state.found or not (state.started or self.certain_by_name):
@@ -171,6 +187,12 @@ class JsonCall:
         if not state.started:
             said.arguments.append("{}")
         state.done = True
+
+    def _skip(self, state: JsonCallState, said: Said, characters: int) -> None:
+        if state.name is None:
+            state.skipped += characters
+        else:
+            said.dropped += characters
 
     def _stray(self, state: JsonCallState, said: Said) -> None:
         if state.name is None:
