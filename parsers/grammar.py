@@ -118,6 +118,20 @@ def off_unless_enabled(kwargs: Mapping[str, Any]) -> Initial:
 
 
 @dataclass(frozen=True)
+class Signs:
+    """What a model's files must all show to be recognised.
+
+    `template`: texts in the chat template. `lacks`: texts that are not in it. `tokens`: entries of the
+    vocabulary. `model_type`: of the config.
+    """
+
+    template: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    model_type: str | None = None
+
+
+@dataclass(frozen=True)
 class ToolGrammar:
     """The tool calls of a family.
 
@@ -128,12 +142,14 @@ class ToolGrammar:
     (vLLM's engine parsers). `typed`: the tools' schemas decide how values are read. `forced`: what the answer
     to a required or named choice is (contract B.4.4, H.5): "json", a bare array of calls or the arguments
     alone; "tag", the family's markup while a structural tag can be enforced, else JSON; "markup", always the
-    family's markup. `call_ids`: how ids are made where the model gives none: "hashed", or "nine" letters
-    and digits. `needs_special_tokens`: when render must keep special tokens in the text (contract B.4.4):
-    "always", "with tools" or never. `spaces_between_special_tokens`: what render sets it to, None leaves it.
+    family's markup. `call_array`: such a choice is constrained to a JSON array of `{name, arguments}`
+    objects, unless the user has a constraint of their own. `call_ids`: how ids are made where the model gives
+    none: "hashed", or "nine" letters and digits. `needs_special_tokens`: when render must keep special tokens
+    in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what render sets it to, None leaves it.
     `required_tokens`: markers that must be one vocabulary token, else the server does not start.
     `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a request with
-    tools must not ask for, as kinds of tool choice or "strict".
+    tools must not ask for, as kinds of tool choice or "strict". `models`, `format`: for people, whose calls
+    these are and what they look like. `signs`: by what `auto` recognises such a model.
     """
 
     names: tuple[str, ...]
@@ -145,6 +161,7 @@ class ToolGrammar:
     absorbs: bool = False
     typed: bool = False
     forced: Literal["json", "tag", "markup"] = "tag"
+    call_array: bool = False
     call_ids: Literal["hashed", "nine"] = "hashed"
     needs_special_tokens: Literal["always", "with tools", "never"] = "never"
     spaces_between_special_tokens: bool | None = None
@@ -152,6 +169,9 @@ class ToolGrammar:
     structural_tag: TagModel | None = None
     default_strictness: Literal["auto", "function"] = "auto"
     refuses: tuple[str, ...] = ()
+    models: str = ""
+    format: str = ""
+    signs: tuple[Signs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +189,7 @@ class ReasoningGrammar:
     are dropped where content begins. `lead`: text that stands before the output. `empty`: an empty section is
     "" in the message, not null. `explicit_count`: only tokens after a start marker in the output count as
     reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes the content of an
-    answer that has none.
+    answer that has none. `models`, `format`, `signs`: as a ToolGrammar has them.
     """
 
     names: tuple[str, ...]
@@ -193,14 +213,23 @@ class ReasoningGrammar:
     promotes: Callable[[Mapping[str, Any]], bool] | None = None
     needs_special_tokens: bool = False
     required_tokens: tuple[str, ...] = ()
+    models: str = ""
+    format: str = ""
+    signs: tuple[Signs, ...] = ()
 
 
 @dataclass(frozen=True)
 class ForModel:
-    """A grammar that depends on the model's files. `make` raises UnfitModelError where it cannot be."""
+    """A grammar that depends on the model's files. `make` raises UnfitModelError where it cannot be.
+
+    `models`, `format`, `signs`: as a ToolGrammar has them.
+    """
 
     names: tuple[str, ...]
     make: Callable[[ModelFacts], ToolGrammar | ReasoningGrammar]
+    models: str = ""
+    format: str = ""
+    signs: tuple[Signs, ...] = ()
 
 
 @dataclass(frozen=True)

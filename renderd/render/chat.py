@@ -130,7 +130,7 @@ def _for_parsers(
     if family is None:
         return request.skip_special_tokens, requested
     forced = family.skip_special_tokens(bool(tools), tool_choice_kind(request))
-    demanded = tool_constraint(request, tools, family.structural_tag, server.options, requested)
+    demanded = tool_constraint(request, tools, family, server.options, requested)
     return request.skip_special_tokens if forced is None else forced, demanded or requested
 
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from parsers.tags import Format, TagModel, build_tag, json_schema
+from parsers import Family
+from parsers.tags import Format, TagModel, as_tag, build_tag, framed, json_schema
 from renderd.render.options import RenderOptions
-from renderd.wire.chat import ChatCompletionRequest, NamedToolChoice, tool_choice_kind
+from renderd.wire.chat import ChatCompletionRequest, named_function, tool_choice_kind
+from renderd.wire.decode import rule_error
 from renderd.wire.sampling import SamplingFields
 from renderd.wire.structured import (
     Constraint,
@@ -42,33 +44,104 @@ def requested_constraint(request: SamplingFields) -> Constraint | None:
 def tool_constraint(
     request: ChatCompletionRequest,
     tools: list[dict[str, Any]] | None,
-    model: TagModel | None,
+    family: Family,
     options: RenderOptions,
     requested: Constraint | None,
 ) -> Constraint | None:
-    """The structural tag that the request's tools demand, or None where `requested` stands (contract
-    B.4.4)."""
-    kind = tool_choice_kind(request)
-    if model is None or not tools or kind is None or kind == "none":
+    """What the request's tools and the family's framing demand, or None where `requested` stands (contract
+    B.4.4).
+
+    Raises ApiError 400 for tools that no constraint can hold together.
+    """
+    kind, model = tool_choice_kind(request), family.structural_tag
+    if not tools or kind is None or kind == "none":
+        return _framed(model, requested)
+    forced = named_function(request) if kind == "named" else None
+    parallel = request.parallel_tool_calls is not False
+    if kind != "auto" and family.tools is not None and family.tools.call_array:
+        if request.structured_outputs is not None:
+            return None
+        return _json(_call_array(tools, forced))
+    if kind != "auto" and family.forces_json:
+        return _json(_forced_schema(tools, forced, parallel))
+    if model is None:
         return None
     alternative = None
     if requested is not None and kind == "auto":
         alternative = _as_format(requested)
         if alternative is None:
             return None
-    choice = request.tool_choice
+    assert family.tools is not None
     tag = build_tag(
         model,
         tools,
         kind,
-        named=choice.function.name if isinstance(choice, NamedToolChoice) else None,
-        level=options.tool_strict_level or "auto",
-        parallel=request.parallel_tool_calls is not False,
+        named=forced,
+        level=options.tool_strict_level or family.tools.default_strictness,
+        parallel=parallel,
         alternative=alternative,
     )
-    if tag is None:
+    return _framed(model, requested) if tag is None else _tagged(tag)
+
+
+def _framed(model: TagModel | None, requested: Constraint | None) -> Constraint | None:
+    """The user's constraint in the framing of the family's answers, where it has one."""
+    if model is None or model.answer is None or requested is None:
         return None
+    form = _as_format(requested)
+    return None if form is None else _tagged(as_tag(framed(model, form)))
+
+
+def _tagged(tag: dict[str, Any]) -> Constraint:
     return constraint_of(StructuredOutputs(structural_tag=json.dumps(tag)))
+
+
+def _json(schema: dict[str, Any]) -> Constraint:
+    return constraint_of(StructuredOutputs(json=schema))
+
+
+def _forced_schema(tools: list[dict[str, Any]], named: str | None, parallel: bool) -> dict[str, Any]:
+    """The arguments of the named tool, or a list of calls of any. The list has the tools' definitions at its
+    top, where references look for them."""
+    functions = [tool["function"] for tool in tools]
+    if named is not None:
+        function = next(function for function in functions if function["name"] == named)
+        return function.get("parameters") or dict(_NO_PARAMETERS)
+    definitions: dict[str, Any] = {}
+    calls = []
+    for function in functions:
+        schema = dict(function.get("parameters") or _NO_PARAMETERS)
+        for name, definition in (schema.pop("$defs", None) or {}).items():
+            if definitions.setdefault(name, definition) != definition:
+                raise rule_error(
+                    f"Tool definition '{name}' has multiple schemas, which is not supported.", "tools"
+                )
+        name = {"type": "string", "enum": [function["name"]]}
+        calls.append(
+            {"properties": {"name": name, "parameters": schema}, "required": ["name", "parameters"]}
+        )
+    result: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": calls}}
+    if not parallel:
+        result["maxItems"] = 1
+    if definitions:
+        result["$defs"] = definitions
+    return result
+
+
+def _call_array(tools: list[dict[str, Any]], named: str | None) -> dict[str, Any]:
+    """A list of calls of any tool, or one of the named tool, for families that write `arguments`."""
+    calls = []
+    for function in (tool["function"] for tool in tools):
+        if named in (None, function["name"]):
+            name = {"type": "string", "enum": [function["name"]]}
+            schema = function.get("parameters") or {"type": "object"}
+            properties = {"name": name, "arguments": schema}
+            calls.append({"type": "object", "properties": properties, "required": ["name", "arguments"]})
+    most = {} if named is None else {"maxItems": 1}
+    return {"type": "array", "minItems": 1, **most, "items": {"type": "object", "anyOf": calls}}
+
+
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def _ordered_tag(form: dict[str, Any]) -> dict[str, Any]:
