@@ -63,16 +63,22 @@ class Values:
     def begin(
         self, state: ValuesState, key: str, node: schema.Node | None, said: Said, text: bool = False
     ) -> None:
-        """A value begins. `node`: what the schema says of it, None if nothing. `text`: the format says that
-        it is a string."""
+        """A value of the object begins. `node`: what the schema says of it, None if nothing. `text`: the
+        format says that it is a string."""
         if node is None:
             node = "" if self.json else "s"
+        opening = "{" if state.count == 0 else ", "
+        self.open(state, f"{opening}{json.dumps(key, ensure_ascii=False)}: ", node, said, text)
+
+    def open(
+        self, state: ValuesState, before: str, node: schema.Node, said: Said, text: bool = False
+    ) -> None:
+        """A value begins, wherever it stands; `before` is what is said before it."""
+        state.key = before
         state.node = node
         state.streams = text or (not self.json and schema.letters(node) == "s")
         state.pieces, state.size, state.looks, state.blank, state.fresh = [], 0, "", "", True
         state.late = ""
-        opening = "{" if state.count == 0 else ", "
-        state.key = f"{opening}{json.dumps(key, ensure_ascii=False)}: "
         if state.streams or not self.keys_wait:
             self._say_key(state, said)
         if state.streams:
