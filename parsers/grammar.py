@@ -145,11 +145,11 @@ class ToolGrammar:
     family's markup. `call_array`: such a choice is constrained to a JSON array of `{name, arguments}`
     objects, unless the user has a constraint of their own. `call_ids`: how ids are made where the model gives
     none: "hashed", or "nine" letters and digits. `needs_special_tokens`: when render must keep special tokens
-    in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what render sets it to, None leaves it.
-    `required_tokens`: markers that must be one vocabulary token, else the server does not start.
-    `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a request with
-    tools must not ask for, as kinds of tool choice or "strict". `models`, `format`: for people, whose calls
-    these are and what they look like. `signs`: by what `auto` recognises such a model.
+    in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what
+    render sets it to, None leaves it. `required_tokens`: markers that must be one vocabulary token, else the
+    server does not start. `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a
+    request with tools must not ask for, as kinds of tool choice or "strict". `models`, `format`: for people,
+    whose calls these are and what they look like. `signs`: by what `auto` recognises such a model.
     """
 
     names: tuple[str, ...]
