@@ -21,20 +21,28 @@ Json = dict[str, Any]
 class Server:
     """A configuration: a model of golden.models and the flags that render server and engine share.
 
-    `kind` is "render", or "engine" where the cases are requests to a tokens-only engine.
+    `kind` is "render", or "engine" where the cases are requests to a tokens-only engine. `one_process`: the
+    coupled server's own render and derender routes are asked, no `vllm launch render` is started.
     """
 
     name: str
     model: str
     flags: tuple[str, ...]
     kind: str
+    one_process: bool
 
 
 def load_servers() -> dict[str, Server]:
     """All configurations by name, in the order of golden/servers.toml."""
     tables = tomllib.loads((GOLDEN / "servers.toml").read_text(encoding="utf-8"))
     return {
-        name: Server(name, table["model"], tuple(table["flags"]), table.get("kind", "render"))
+        name: Server(
+            name,
+            table["model"],
+            tuple(table["flags"]),
+            table.get("kind", "render"),
+            table.get("one_process", False),
+        )
         for name, table in tables.items()
     }
 

@@ -10,6 +10,7 @@ such a model with a few markers more, for a family whose own files are not publi
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from typing import Any
 from golden.processes import REPOSITORY
 
 PACKAGE_VERSION = "3.7.2"
+HARMONY_VOCABULARY = "o200k_base.tiktoken"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Package:
 
     `eos` are the ids that end a generation, the tokenizer's own among them; `generation` are further entries
     of generation_config.json. `model_type` and `architecture` only have to name a decoder that vLLM can load,
-    except where vLLM switches on them.
+    except where vLLM switches on them. `harmony`: the vocabulary is also wanted as the file that the harmony
+    library reads.
     """
 
     eos: tuple[int, ...]
@@ -40,6 +43,7 @@ class Package:
     model_type: str = "qwen3"
     architecture: str = "Qwen3ForCausalLM"
     correct: Callable[[dict[str, Any], dict[str, Any]], None] | None = None
+    harmony: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,15 @@ class Variant:
     base: str
     special: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+
+
+def _variants(base: str, **markers: str) -> dict[str, Variant]:
+    """Variants of one base, each with its special markers, then after `--` those that are not special."""
+    made = {}
+    for name, words in markers.items():
+        special, _, plain = words.partition("--")
+        made[name] = Variant(base, special=tuple(special.split()), plain=tuple(plain.split()))
+    return made
 
 
 def _name_llama31_tokens(tokenizer: dict[str, Any], tokenizer_config: dict[str, Any]) -> None:
@@ -80,12 +93,63 @@ PACKAGES: dict[str, Package] = {
     "llama3_1": Package(eos=(128001, 128008, 128009), correct=_name_llama31_tokens),
     "deepseek_v3": Package(eos=(1,), correct=_use_generic_class),
     "gemma3": Package(eos=(1, 106)),
-    "gptoss": Package(eos=(200002, 199999, 200012), model_type="gpt_oss", architecture="GptOssForCausalLM"),
+    "gptoss": Package(
+        eos=(200002, 199999, 200012),
+        model_type="gpt_oss",
+        architecture="GptOssForCausalLM",
+        harmony=True,
+    ),
 }
 
 VARIANTS: dict[str, Variant] = {
     "deepseek_r1": Variant("deepseek_v3", plain=("<think>", "</think>")),
+    "deepseek_v4": Variant("deepseek_v3", plain=("<think>", "</think>", "｜DSML｜")),
     "llama4": Variant("llama3_1", special=("<|python_start|>", "<|python_end|>", "<|eom|>", "<|eot|>")),
+    "olmo3": Variant("llama3_1"),
+    **_variants(
+        "llama3_1",
+        llama_mistral_v13="[TOOL_CALLS] [ARGS] [THINK] [/THINK] [INST] [/INST] </s>",
+        llama_mistral_v11="[TOOL_CALLS] [ARGS] [INST] [/INST] </s>",
+        llama_mistral_v3="[TOOL_CALLS] [INST] [/INST] </s>",
+    ),
+    **_variants(
+        "gemma3",
+        gemma4="""<|channel> <channel|> <|tool_call> <tool_call|> <|"|> <|turn> <turn|>
+            <|tool_response> <tool_response|> <|tool> <tool|> <|think|>""",
+        gemma3_functions="<start_function_call> <end_function_call> <escape>",
+    ),
+    **_variants(
+        "qwen3",
+        qwen3_apertus="<|tools_prefix|> <|tools_suffix|> <|assistant_end|>",
+        qwen3_cohere="""<|START_THINKING|> <|END_THINKING|> <|START_ACTION|> <|END_ACTION|> <|START_RESPONSE|>
+            <|END_RESPONSE|> <|START_TEXT|> <|END_TEXT|> <|START_OF_TURN_TOKEN|> <|END_OF_TURN_TOKEN|>
+            <|CHATBOT_TOKEN|> <|USER_TOKEN|>""",
+        qwen3_gigachat3="<|function_call|> <|message_sep|> <|role_sep|>",
+        qwen3_glm="""[gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|>
+            -- <arg_key> </arg_key> <arg_value> </arg_value>""",
+        qwen3_granite="<|tool_call|> <|end_of_text|> <|start_of_role|> <|end_of_role|>",
+        qwen3_hy="-- <tool_calls> </tool_calls> <tool_sep> <arg_key> </arg_key> <arg_value> </arg_value>",
+        qwen3_inkling="""<|message_model|> <|message_user|> <|content_thinking|> <|content_text|>
+            <|content_invoke_tool_json|> <|content_invoke_tool_text|> <|content_tool_error|> <|end_message|>
+            <|content_model_end_sampling|>""",
+        qwen3_internlm="<|action_start|> <|action_end|> <|plugin|> <|interpreter|>",
+        qwen3_jamba="<tool_calls> </tool_calls>",
+        qwen3_k2_horizon="""-- <ifm|think> </ifm|think> <ifm|think_fast> </ifm|think_fast> <ifm|think_faster>
+            </ifm|think_faster> <ifm|tool_calls> </ifm|tool_calls> <ifm|tool_call> </ifm|tool_call>
+            <ifm|arg_key> </ifm|arg_key> <ifm|arg_value> </ifm|arg_value>""",
+        qwen3_kimi_k2="""<|tool_calls_section_begin|> <|tool_calls_section_end|> <|tool_call_begin|>
+            <|tool_call_end|> <|tool_call_argument_begin|> <|im_user|> <|im_assistant|> <|im_middle|>""",
+        qwen3_kimi_k3="<|open|> <|close|> <|sep|> <|end_of_msg|>",
+        qwen3_lfm2="<|tool_call_start|> <|tool_call_end|>",
+        qwen3_longcat="-- <longcat_tool_call> </longcat_tool_call>",
+        qwen3_minimax_m2="]~b] [e~[ -- <minimax:tool_call> </minimax:tool_call>",
+        qwen3_minimax_m3="]~b] [e~[ -- ]<]minimax[>[ <mm:think> </mm:think>",
+        qwen3_muse="<|start|> <|message|> <|eom|> <|eot|>",
+        qwen3_poolside="<assistant> </assistant> -- <arg_key> </arg_key> <arg_value> </arg_value>",
+        qwen3_seed="<seed:bos> <seed:eos> -- <seed:think> </seed:think> <seed:tool_call> </seed:tool_call>",
+        qwen3_step3="""<｜tool_calls_begin｜> <｜tool_calls_end｜> <｜tool_call_begin｜> <｜tool_call_end｜>
+            <｜tool_sep｜>""",
+    ),
 }
 
 
@@ -152,6 +216,8 @@ def _unpack(name: str, target: Path) -> None:
         package.correct(tokenizer, tokenizer_config)
         _write(target / "tokenizer.json", tokenizer)
         _write(target / "tokenizer_config.json", tokenizer_config)
+    if package.harmony:
+        _write_ranks(target / HARMONY_VOCABULARY, tokenizer["model"]["vocab"])
     _write(target / "config.json", _tiny_config(package, _top_id(tokenizer) + 1))
     _write(target / "generation_config.json", {"eos_token_id": list(package.eos), **package.generation})
 
@@ -203,6 +269,15 @@ def _tiny_config(package: Package, vocabulary: int) -> dict[str, Any]:
         "vocab_size": _padded(vocabulary),
         "eos_token_id": eos if len(eos) > 1 else eos[0],
     }
+
+
+def _write_ranks(path: Path, vocabulary: dict[str, int]) -> None:
+    """A byte-level vocabulary as lines of each token's bytes in base64 and its rank."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    byte_of = {chr(byte): byte for byte in printable}
+    byte_of |= {chr(256 + n): byte for n, byte in enumerate(sorted(set(range(256)) - set(printable)))}
+    ranks = sorted((rank, bytes(byte_of[char] for char in token)) for token, rank in vocabulary.items())
+    path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in ranks))
 
 
 def _top_id(tokenizer: dict[str, Any]) -> int:

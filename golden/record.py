@@ -3,7 +3,8 @@
     python -m golden.record [--server NAME ...] [--case ID ...] [--stale]
 
 Per server configuration it starts a coupled `vllm serve`, which also has the routes of a tokens-only engine;
-then a `vllm launch render`. For a configuration of kind "engine" it starts `vllm serve --tokens-only` alone.
+then a `vllm launch render`. For a configuration of kind "engine" it starts `vllm serve --tokens-only` alone,
+for one with `one_process` the coupled server alone, whose own render and derender routes it asks.
 Formats and the meaning of each field: golden/README.md.
 """
 
@@ -238,17 +239,26 @@ def record(server: Server, cases: Sequence[Json], reference: oracle.Oracle) -> I
             if server.kind == "engine":
                 yield from _ask_raw(client, server, cases)
                 return
+            if server.one_process:
+                yield from _ask_render_all(client, server, cases, answers)
+                return
     with reference.render(model, server.flags, LOGS / f"{server.name}-render.log") as url:
-        client = Client(url)
-        yield from _ask_raw(client, server, [case for case in cases if case["api"] == "http"])
-        for case in cases:
-            if case["api"] == "http":
-                continue
-            if "output" not in case:
-                yield _head(case) | ask_render(client, case)
-            elif case["id"] in answers:
-                recording = _head(case) | ask_render(client, case) | answers[case["id"]]
-                yield recording | ask_derender(client, case, recording)
+        yield from _ask_render_all(Client(url), server, cases, answers)
+
+
+def _ask_render_all(
+    client: Client, server: Server, cases: Sequence[Json], answers: dict[str, Json]
+) -> Iterator[Json]:
+    """The recordings, once the engine's answers are known."""
+    yield from _ask_raw(client, server, [case for case in cases if case["api"] == "http"])
+    for case in cases:
+        if case["api"] == "http":
+            continue
+        if "output" not in case:
+            yield _head(case) | ask_render(client, case)
+        elif case["id"] in answers:
+            recording = _head(case) | ask_render(client, case) | answers[case["id"]]
+            yield recording | ask_derender(client, case, recording)
 
 
 def _ask_engine_all(
