@@ -27,7 +27,7 @@ V3_TOOLS = ToolGrammar(
     content=(On(_CALLS, "section"),),
     regions={
         "section": Region(Text.CONTENT, (On(_CALL, "type"), *_LEAVE)),
-        "type": Region(Text.MARKUP, (On(_SEP, "name"), *_LEAVE)),
+        "type": Region(Text.DROP, (On("function", "type", as_text=True), On(_SEP, "name"), *_LEAVE)),
         "name": Region(Text.NAME, (On("\n", "arguments", as_text=True),), rejected="section"),
         "arguments": Region(Text.BODY, (On(_CALL, "type"), *_LEAVE), RawJson(opening="```json", fence="```")),
     },

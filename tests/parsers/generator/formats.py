@@ -44,8 +44,8 @@ class Thinking:
     `write`: the section with its end, whatever the prompt opened. `pair`: spellings that no text of the
     answer may have. `begins`: where the output starts, "inside" the section or "before" it. `kwargs`:
     template kwargs that turn reasoning on. `edges`: whitespace at the section's end: "kept", "dropped", or
-    "none" where this generator writes none. `wrap`: markup around the content. `skips`: whitespace that is dropped
-    where content begins. `lead`: text that the reader puts before the content. `never`: there is no
+    "none" where this generator writes none. `wrap`: markup around the content. `skips`: whitespace that is
+    dropped where content begins. `lead`: text that the reader puts before the content. `never`: there is no
     reasoning.
     """
 
@@ -70,9 +70,9 @@ class Calling:
     `write`: all calls of an answer. `avoid`: what string values do not contain; `text_only`: nor anything
     that reads as another type; `values`: what makes a string one that the format can say. `strips`:
     whitespace before a call is dropped. `before`: content may stand before the calls. `after`: what becomes
-    of text behind them: "content", "dropped", or "either" of the two; "never": there is none. `most`: calls in an
-    answer. `near`: texts that look like markup. `prose`: what no content contains. `functions`: that the
-    format can call. `json_answers`: an answer in JSON stays one. `inside`: markers that a string value may
+    of text behind them: "content", "dropped", or "either" of the two; "never": there is none. `most`: calls
+    in an answer. `near`: texts that look like markup. `prose`: what no content contains. `functions`: that
+    the format can call. `json_answers`: an answer in JSON stays one. `inside`: markers that a string value may
     contain as tokens. `raw`: the model's JSON is passed on, right or wrong.
     """
 
