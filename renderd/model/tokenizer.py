@@ -10,6 +10,7 @@ from typing import Any
 import tokenizers
 
 from renderd.model.files import read_json
+from renderd.model.segments import Encoder, find_anchors
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _CLASS_DEFAULTS: Mapping[str, Mapping[str, str]] = {
@@ -35,7 +36,9 @@ class Tokenizer:
     `max_piece_chars`: length of the longest vocabulary entry.
     """
 
-    def __init__(self, hf: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, hf: tokenizers.Tokenizer, config: Mapping[str, Any], anchors: Sequence[str] = ()
+    ) -> None:
         hf.no_truncation()
         hf.no_padding()
         self.hf = hf
@@ -49,14 +52,20 @@ class Tokenizer:
         added = hf.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._frame = _frame(hf)
+        self.encoder = Encoder(self._encode_whole, anchors)
 
     def __len__(self) -> int:
         return self.size
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
+        ids = self.encoder.encode(text)
+        before, behind = self.frame(add_special_tokens)
+        return [*before, *ids, *behind] if before or behind else ids
+
+    def _encode_whole(self, text: str) -> list[int]:
         # Unlike `encode`, the batch call lets other threads run, and computes no offsets.
-        return self.hf.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
+        return self.hf.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool
@@ -113,7 +122,7 @@ def load_tokenizer(model_dir: Path) -> Tokenizer:
         hf = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise ValueError(f"tokenizer.json of '{model_dir}' cannot be read: {error}") from error
-    return Tokenizer(hf, tokenizer_config(model_dir))
+    return Tokenizer(hf, tokenizer_config(model_dir), find_anchors(path.read_bytes()))
 
 
 def tokenizer_config(model_dir: Path) -> dict[str, Any]:
