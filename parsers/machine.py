@@ -26,7 +26,8 @@ class State(msgspec.Struct, array_like=True):
 
     `held`: a piece of a text marker, or the name or header being read. `raw`: characters since a tentative
     opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `counting`:
-    the last of `Table.counted` was the first. `idle`: the output has not left its first region.
+    the last of `Table.counted` was the first. `idle`: the output has not left its first region. `unsure`:
+    characters of a body that has no name yet.
     """
 
     region: str
@@ -40,6 +41,7 @@ class State(msgspec.Struct, array_like=True):
     finished: bool = False
     speech: Speech | None = None
     body: Any = None
+    unsure: int = 0
 
 
 class Machine:
@@ -146,6 +148,9 @@ class Machine:
                 return
         if on is not None:
             self._go(region, on)
+        elif state.raw is not None:
+            self._release()
+            self._marker(marker)
         else:
             self._say(region, str(marker))
 
@@ -201,6 +206,8 @@ class Machine:
                 state.raw = None
         if state.raw is not None and not on.keep:
             state.raw += on.marker
+        if state.raw is not None and self._regions[to].text is Text.CONTENT:
+            self._release()  # all of it was markup around nothing
         self._enter(to, name)
         if on.keep:
             following = self._regions[to]
@@ -217,6 +224,7 @@ class Machine:
         if region.text is Text.HEADER and state.raw is None:
             state.raw = ""
         state.body = None
+        state.unsure = 0
         if region.body is not None:
             state.body = region.body.start(self._context.named if function is None else function)
 
@@ -302,21 +310,26 @@ class Machine:
         said = Said()
         types = self._context.types.get(state.body.name or "", {})
         piece, rest = text, ""
-        if state.raw is not None:  # the limit is met at the same character whatever the chunks
-            room = self._context.max_undecided + 1 - len(state.raw)
+        if not state.open:  # the limit is met at the same character whatever the chunks
+            undecided = state.unsure if state.raw is None else len(state.raw)
+            room = self._context.max_undecided + 1 - undecided
             piece, rest = text[:room], text[room:]
         used = region.body.feed(state.body, piece, types, said)
-        if state.raw is not None:
-            state.raw += piece[:used]
-            undecided = len(state.raw) > self._context.max_undecided
-            said.failed = said.failed or (state.body.name is None and undecided)
+        if not state.open:
+            if state.raw is not None:
+                state.raw += piece[:used]
+            state.unsure += used if state.unsure else len(piece[:used].lstrip())
+            undecided = state.unsure if state.raw is None else len(state.raw)
+            over = undecided > self._context.max_undecided
+            said.failed = said.failed or (state.body.name is None and over)
         rest = piece[used:] + rest
         if said.failed:
-            self._release()
+            self._no_call(region)
             return rest
         self._hear(said)
         if state.body.done:
-            self._end_call()
+            if state.open:
+                self._end_call()
             self._enter(region.then)
         return said.again + rest
 
@@ -327,7 +340,7 @@ class Machine:
         said = Said()
         whole = region.body.end(state.body, said, by_marker)
         if said.failed:
-            self._release()
+            self._no_call(region)
             return False
         self._hear(said)
         if whole:
@@ -362,6 +375,15 @@ class Machine:
         self._state.open = False
         self._events.append(CallEnd(self._state.calls - 1))
 
+    def _no_call(self, region: CompiledRegion) -> None:
+        """The body is none of a call."""
+        if self._state.raw is not None:
+            self._release()
+            return
+        if self._state.unsure:
+            self._anomaly("rejected_call", self._state.unsure)
+        self._enter(region.region.rejected)
+
     def _release(self) -> None:
         """What looked like a call is none: its characters are content."""
         state = self._state
@@ -377,6 +399,13 @@ class Machine:
 
     def _say(self, region: CompiledRegion, text: str) -> None:
         """Text of a region without a body."""
+        if self._state.raw is not None and region.text in (Text.DROP, Text.MARKUP):
+            blank = len(text) - len(text.lstrip())
+            self._state.raw += text[:blank]
+            if blank < len(text) or len(self._state.raw) > self._context.max_undecided:
+                self._release()
+                self._text(text[blank:])
+            return
         if region.to is not None and not text.isspace():
             self._enter(region.to)
             region = self._regions[region.to]
