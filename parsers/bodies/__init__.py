@@ -62,7 +62,7 @@ class Body(Protocol):
 
     def feed(self, state: Any, text: str, types: Mapping[str, Any], said: Said) -> int:
         """Read `text`; return how many characters belong to the body: all of them unless it is done or
-        failed.
+        failed, or wants the rest again because it now knows the name.
 
         `types`: type letters of the function's parameters (`parsers.schema`).
         """

@@ -9,21 +9,22 @@ from typing import Any
 
 import msgspec
 
-from parsers.bodies import BodyState, Said, json_raw, json_text
+from parsers.bodies import BodyState, Said, json_text, json_typed
 from parsers.bodies.json_text import JsonText
+from parsers.bodies.json_typed import TypedJson
 
 _USUAL = ("type", "id")  # keys that calls have beside their name and arguments
 _LONGEST_KEY = 256  # of a certain call; longer ones are none that mean anything
 
-_OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT, _TEXT = range(9)
-_VALUES = (_KEY, _NAME, _ARGUMENTS, _SKIP, _TEXT)
+_OPEN, _KEY, _COLON, _VALUE, _NAME, _ARGUMENTS, _SKIP, _NEXT, _TEXT, _TYPED, _ID = range(11)
+_VALUES = (_KEY, _NAME, _ARGUMENTS, _SKIP, _TEXT, _TYPED, _ID)
 
 
 class JsonCallState(BodyState, array_like=True):
     """Where in the object we are.
 
     `early`: arguments that came before the name. `skipped`: characters of other keys and their values, while
-    the call is not certain yet.
+    the call is not certain yet. `typed`: arguments that are passed on as they come. `id`: the call's own.
     """
 
     phase: int = _OPEN
@@ -34,6 +35,8 @@ class JsonCallState(BodyState, array_like=True):
     early: str = ""
     begun: bool = False  # the first key was read
     skipped: int = 0
+    typed: TypedJson = msgspec.field(default_factory=TypedJson)
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,16 @@ class JsonCall:
     `arguments`: keys that may hold them. `certain_by_name`: an object with a name is a call even without
     arguments (then they are `{}`); otherwise an object without arguments is an answer in JSON, no call.
     `first`: keys with which a call begins, where any other first key says that the object is an answer.
-    `name_key`: the key of the function's name. `verbatim`: arguments are passed on as they came, not in
-    `json.dumps` form. `decoded`: arguments that are a string are JSON written into a string, and its text is
-    passed on.
+    `name_key`, `id_key`: keys of the function's name and of the call's own id. `verbatim`: arguments are
+    passed on as they came, typed by the schema (`json_typed`), not in `json.dumps` form. `decoded`: arguments
+    that are a string are JSON written into a string, and its text is passed on.
     """
 
     arguments: tuple[str, ...]
     certain_by_name: bool
     first: tuple[str, ...] = ()
     name_key: str = "name"
+    id_key: str | None = None
     verbatim: bool = False
     decoded: bool = False
 
@@ -63,15 +67,21 @@ class JsonCall:
         return JsonCallState()
 
     def literal(self, state: JsonCallState) -> bool:
-        return state.phase in _VALUES and state.value.in_string
+        value = state.typed.value if state.phase == _TYPED else state.value
+        return state.phase in _VALUES and value.in_string
 
-    def feed(self, state: JsonCallState, text: str, types: Mapping[str, str], said: Said) -> int:
+    def feed(self, state: JsonCallState, text: str, types: Mapping[str, Any], said: Said) -> int:
         at = 0
         size = len(text)
+        name = state.name
+        if self.verbatim and name is not None and state.early:
+            self._retype(state, types, said)
         while at < size and not state.done and not said.failed:
+            if self.verbatim and state.name != name:
+                break  # to be fed on with the types of the function
             phase = state.phase
             if phase in _VALUES:
-                at = self._value(state, text, at, said)
+                at = self._value(state, text, at, types, said)
                 continue
             char = text[at]
             if char.isspace():
@@ -104,6 +114,11 @@ class JsonCall:
         if state.name is None:
             said.failed = True
             return False
+        said.arguments.append(state.early)
+        state.early = ""
+        if state.phase == _TYPED:
+            json_typed.cut(state.typed, said.arguments)
+            return False
         if state.phase in (_ARGUMENTS, _TEXT):
             json_text.cut(state.value, said.arguments)
             return False
@@ -117,41 +132,45 @@ class JsonCall:
     def _begin(self, state: JsonCallState, phase: int) -> None:
         state.phase = phase
         state.value = JsonText()
-        if phase in (_KEY, _NAME):
+        if phase in (_KEY, _NAME, _ID):
             state.key = ""
 
     def _begin_value(self, state: JsonCallState, char: str, said: Said) -> bool:
         if state.key == self.name_key and state.found is None:
             self._begin(state, _NAME)
             return char == '"'
-        if state.key in self.arguments and not state.started:
+        if state.key == self.id_key and state.id is None:
+            self._begin(state, _ID)
+        elif state.key in self.arguments and not state.started:
             state.started = True
             self._announce(state, said)
-            self._begin(state, _TEXT if self.decoded and char == '"' else _ARGUMENTS)
+            as_text = self.decoded and char == '"'
+            self._begin(state, _TEXT if as_text else _TYPED if self.verbatim else _ARGUMENTS)
         else:
             self._begin(state, _SKIP)
             if state.key not in _USUAL:
                 self._skip(state, said, len(state.key))
         return True
 
-    def _value(self, state: JsonCallState, text: str, at: int, said: Said) -> int:
+    def _value(self, state: JsonCallState, text: str, at: int, types: Mapping[str, Any], said: Said) -> int:
         out: list[str] = []
         before = at
         opening = state.phase == _TEXT and not state.value.in_string
-        if self.verbatim and state.phase == _ARGUMENTS:
-            at = json_raw.feed(state.value, text, out, at)
+        if state.phase == _TYPED:
+            at = json_typed.feed(state.typed, text, out, types, at)
+            state.value.done = state.typed.done
         else:
             at = json_text.feed(state.value, text, out, at)
         if state.phase == _TEXT:  # without its quotes
             out = [json_text.unescape(piece) for piece in out[opening : len(out) - state.value.done]]
-        if state.phase in (_KEY, _NAME):
+        if state.phase in (_KEY, _NAME, _ID):
             if len(state.key) < _LONGEST_KEY or state.name is None:  # else bounded by the machine
                 state.key += "".join(out)
             else:
                 said.dropped += at - before
         elif state.phase == _SKIP and state.key not in _USUAL:
             self._skip(state, said, at - before)
-        elif state.phase in (_ARGUMENTS, _TEXT):
+        elif state.phase in (_ARGUMENTS, _TEXT, _TYPED):
             if state.name is None:
                 state.early += "".join(out)
             else:
@@ -167,17 +186,29 @@ class JsonCall:
                     state.found = _text(state.key)
                     said.failed = not state.found
                     self._announce(state, said)
+                elif state.phase == _ID:
+                    state.id = _text(state.key) or None
                 state.phase = _NEXT
         return at
 
     def _announce(self, state: JsonCallState, said: Said) -> None:
         if state.name is None and state.found and (state.started or self.certain_by_name):
             state.name = state.found
-            if state.early:
+            said.id = state.id
+            if state.early and not self.verbatim:
                 said.arguments.append(state.early)
                 state.early = ""
             said.dropped += state.skipped
             state.skipped = 0
+
+    def _retype(self, state: JsonCallState, types: Mapping[str, Any], said: Said) -> None:
+        """Pass on arguments that came before the name, now that their types are known."""
+        typed = TypedJson()
+        if state.typed.done:
+            json_typed.feed(typed, state.early, said.arguments, types)
+        else:  # a string's text
+            said.arguments.append(state.early)
+        state.early = ""
 
     def _end(self, state: JsonCallState, said: Said) -> None:
         if not state.found or not (state.started or self.certain_by_name):

@@ -11,25 +11,30 @@ import re
 from parsers.bodies.json_text import JsonText
 
 _STRUCTURE = re.compile(r'["{}\[\]]')
+_STRUCTURE_OR_STOP = re.compile(r'["{}\[\]<]')
 _STRING_END = re.compile(r'["\\]')
 _BARE_END = re.compile(r'[\s,:\[\]{}"]')
+_BARE_END_OR_STOP = re.compile(r'[\s,:\[\]{}"<]')
+STOP = "<"
 
 
-def feed(state: JsonText, text: str, out: list[str], at: int = 0) -> int:
+def feed(state: JsonText, text: str, out: list[str], at: int = 0, stops: bool = False) -> int:
     """Read one JSON value from `text[at:]`, append it to `out` without whitespace around it, return where it
-    stopped.
+    stopped: at its end, or, if `stops`, at a `STOP` outside strings, which no JSON has.
     """
     size = len(text)
     start = at
     while at < size and not state.done:
         if state.in_string:
             at = _string(state, text, at)
+        elif stops and text[at] == STOP:
+            break
         elif state.pending:  # a word without quotes
-            end = _BARE_END.search(text, at)
+            end = (_BARE_END_OR_STOP if stops else _BARE_END).search(text, at)
             at = end.start() if end else size
-            state.done = end is not None
+            state.done = end is not None and not (stops and end.group() == STOP)
         elif state.depth:
-            at = _structure(state, text, at)
+            at = _structure(state, text, at, _STRUCTURE_OR_STOP if stops else _STRUCTURE)
         elif text[at].isspace():
             at += 1
             start = at
@@ -67,11 +72,13 @@ def _string(state: JsonText, text: str, at: int) -> int:
     return end.end()
 
 
-def _structure(state: JsonText, text: str, at: int) -> int:
-    mark = _STRUCTURE.search(text, at)
+def _structure(state: JsonText, text: str, at: int, marks: re.Pattern[str]) -> int:
+    mark = marks.search(text, at)
     if mark is None:
         return len(text)
     char = mark.group()
+    if char == STOP:
+        return mark.start()
     if char == '"':
         state.in_string = True
     elif char in "{[":

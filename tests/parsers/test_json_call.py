@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,17 +12,20 @@ from parsers.bodies import Said
 from parsers.bodies.json_call import JsonCall, JsonCallState
 
 
-def say(body: JsonCall, text: str, size: int) -> tuple[str | None, str, bool, int]:
+def say(
+    body: JsonCall, text: str, size: int, types: dict[str, Any] | None = None
+) -> tuple[str | None, str, bool, int]:
     """Name, arguments, whether the body ended itself, characters read; snapshots between the pieces."""
     state = body.start(None)
     arguments, used = "", 0
     for at in range(0, len(text), size):
-        said = Said()
-        used += body.feed(state, text[at : at + size], {}, said)
-        arguments += "".join(said.arguments)
-        state = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(state))), JsonCallState)
-        if state.done:
-            break
+        rest = text[at : at + size]
+        while rest and not state.done:
+            said = Said()
+            taken = body.feed(state, rest, (types or {}) if state.name else {}, said)
+            arguments += "".join(said.arguments)
+            state = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(state))), JsonCallState)
+            used, rest = used + taken, rest[taken:]
     return state.name, arguments, state.done, used
 
 
@@ -67,6 +71,32 @@ def test_a_cut_call_keeps_what_was_said_of_it() -> None:
         (DECODED, '{"name":"f","arguments":"{\\"a\\": \\"x', '{"a": "x'),
     ):
         state, said = body.start(None), Said()
-        body.feed(state, text, {}, said)
+        rest = text
+        while rest:
+            rest = rest[body.feed(state, rest, {}, said) :]
         assert not body.end(state, said, by_marker=False)
         assert "".join(said.arguments) == arguments
+
+
+TYPES: dict[str, Any] = {"i": "i", "nest": ["o", {"k": "n"}, None]}
+
+
+def test_verbatim_arguments_are_typed_by_the_function_wherever_its_name_stands() -> None:
+    for text in (
+        '{"name":"f","args": {"i":"5", "nest":{"k" :"1.5"},"s":"5"}}',
+        '{"args": {"i":"5", "nest":{"k" :"1.5"},"s":"5"}, "name":"f"}',
+    ):
+        for size in (1, 3, len(text)):
+            assert say(VERBATIM, text, size, TYPES) == (
+                "f",
+                '{"i":5, "nest":{"k" :1.5},"s":"5"}',
+                True,
+                len(text),
+            )
+
+
+def test_the_call_brings_its_own_id() -> None:
+    body = JsonCall(("args",), certain_by_name=True, id_key="call_id")
+    state, said = body.start(None), Said()
+    body.feed(state, '{"call_id": "7", "name": "f"', {}, said)
+    assert (state.name, said.id) == ("f", "7")
