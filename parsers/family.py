@@ -98,6 +98,12 @@ class Family:
         need = self.tools.needs_special_tokens if self.tools else "never"
         return False if need == "always" or (need == "with tools" and wants_tools) else None
 
+    def spaces_between_special_tokens(self, tools: bool, tool_choice: str | None) -> bool | None:
+        """What render sets `spaces_between_special_tokens` to, or None to leave it (contract B.4.4)."""
+        if self.tools is None or (self.reasoning is None and not (tools and tool_choice != "none")):
+            return None
+        return self.tools.spaces_between_special_tokens
+
     def prompt_verdict(
         self,
         prompt_token_ids: Sequence[int],

@@ -74,7 +74,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         if given is not None
         else _render_prompt(server, request, tools, kwargs, requested_tokens)
     )
-    skip_special_tokens, constraint = _for_parsers(server, request, tools)
+    adjusted = _for_parsers(server, request, tools)
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
     prompt_logprobs = request.prompt_logprobs
@@ -88,8 +88,9 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         ),
         logprobs=(request.top_logprobs or 0) if with_logprobs else None,
         prompt_logprobs=prompt_logprobs,
-        skip_special_tokens=skip_special_tokens,
-        constraint=constraint,
+        skip_special_tokens=adjusted.skip_special_tokens,
+        spaces_between_special_tokens=adjusted.spaces_between_special_tokens,
+        constraint=adjusted.constraint,
     )
     has_reasoning = family is not None and family.has_reasoning
     return GenerateRequest(
@@ -121,17 +122,31 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     )
 
 
+@dataclass(frozen=True)
+class _Adjusted:
+    """What parsers have a say in."""
+
+    skip_special_tokens: bool | None
+    spaces_between_special_tokens: bool
+    constraint: Constraint | None
+
+
 def _for_parsers(
     server: Server, request: ChatCompletionRequest, tools: list[dict[str, Any]] | None
-) -> tuple[bool | None, Constraint | None]:
-    """`skip_special_tokens` and the constraint, the request's own but for what its parsers need (contract
-    B.4.4)."""
+) -> _Adjusted:
+    """The request's own values, but for what its parsers need (contract B.4.4)."""
     requested, family = requested_constraint(request), server.family
+    skip, spaces = request.skip_special_tokens, request.spaces_between_special_tokens
     if family is None:
-        return request.skip_special_tokens, requested
-    forced = family.skip_special_tokens(bool(tools), tool_choice_kind(request))
-    demanded = tool_constraint(request, tools, family, server.options, requested)
-    return request.skip_special_tokens if forced is None else forced, demanded or requested
+        return _Adjusted(skip, spaces, requested)
+    kind = tool_choice_kind(request)
+    if family.skip_special_tokens(bool(tools), kind) is False:
+        skip = False
+    if family.spaces_between_special_tokens(bool(tools), kind) is False:
+        spaces = False
+    return _Adjusted(
+        skip, spaces, tool_constraint(request, tools, family, server.options, requested) or requested
+    )
 
 
 def check_rights(

@@ -65,6 +65,7 @@ def _generate_request(
         logprobs=None if request.logprob_token_ids else request.logprobs,
         prompt_logprobs=prompt_logprobs,
         skip_special_tokens=request.skip_special_tokens,
+        spaces_between_special_tokens=request.spaces_between_special_tokens,
         constraint=requested_constraint(request),
     )
     return GenerateRequest(

@@ -117,9 +117,7 @@ def _forced_schema(tools: list[dict[str, Any]], named: str | None, parallel: boo
                     f"Tool definition '{name}' has multiple schemas, which is not supported.", "tools"
                 )
         name = {"type": "string", "enum": [function["name"]]}
-        calls.append(
-            {"properties": {"name": name, "parameters": schema}, "required": ["name", "parameters"]}
-        )
+        calls.append({"properties": {"name": name, "parameters": schema}, "required": ["name", "parameters"]})
     result: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": calls}}
     if not parallel:
         result["maxItems"] = 1

@@ -29,6 +29,7 @@ class Resolved:
     logprobs: int | None
     prompt_logprobs: int | None
     skip_special_tokens: bool | None
+    spaces_between_special_tokens: bool
     constraint: Constraint | None
 
 
@@ -136,7 +137,7 @@ def sampling_params(
         defaults.get("skip_special_tokens", True) if skip is None else skip,
         True,
     )
-    _put(params, "spaces_between_special_tokens", request.spaces_between_special_tokens, True)
+    _put(params, "spaces_between_special_tokens", resolved.spaces_between_special_tokens, True)
     _put(params, "include_stop_str_in_output", request.include_stop_str_in_output, False)
     params["output_kind"] = _DELTA if request.stream else _FINAL_ONLY
     _put(params, "stream_interval", request.stream_interval, None)

@@ -1,0 +1,64 @@
+"""What each tool parser makes of a tool choice, as vLLM 0.33.0 was recorded (contract B.4.3, B.4.4)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+
+from parsers import build, tool_parser_names
+from parsers.tags import StrictLevel
+from renderd.render import Renderer, RenderOptions
+from tests.render.support import HELLO, Json, model
+
+RECORDED: Json = json.loads((Path(__file__).parent / "data" / "choices.json").read_text(encoding="utf-8"))
+
+
+@cache
+def renderer(reasoning: str | None, tools: str, level: StrictLevel | None) -> Renderer:
+    return Renderer(model(), build(reasoning, tools), RenderOptions(tool_strict_level=level))
+
+
+def rendered(case: str, tools: str) -> Json:
+    """sampling_params. With tool choice "none" a tool parser is asked only beside a reasoning parser."""
+    name, _, level = case.partition(" at ")
+    assert level in ("", *get_args(StrictLevel))
+    reasoning = "deepseek_r1" if name == "none" else None
+    api = renderer(reasoning, tools, cast(StrictLevel, level) if level else None)
+    answer = json.loads(api.chat(json.dumps({**HELLO, **RECORDED["requests"][name]}).encode(), None))
+    return dict(answer["sampling_params"])
+
+
+def expected(case: str, answer: int | None) -> Json | None:
+    """The constraint that is set; the user's own where the parser left it alone."""
+    if answer is not None:
+        return dict(RECORDED["answers"][answer])
+    form = RECORDED["requests"][case.partition(" at ")[0]].get("response_format")
+    return {"json": form["json_schema"]["schema"]} if form else None
+
+
+def constraint(params: Json) -> Json | None:
+    outputs: dict[str, Any] | None = params.get("structured_outputs")
+    if outputs is None:
+        return None
+    given = {key: value for key, value in outputs.items() if value not in (None, False)}
+    if "structural_tag" in given:
+        given["structural_tag"] = json.loads(given["structural_tag"])
+    return given
+
+
+@pytest.mark.parametrize("tools", sorted(set(RECORDED["parsers"]) & set(tool_parser_names())))
+def test_choices(tools: str) -> None:
+    want = RECORDED["parsers"][tools]
+    for case, answer in want["answers"].items():
+        params = rendered(case, tools)
+        got, recorded = constraint(params), expected(case, answer)
+        assert json.dumps(got) == json.dumps(recorded), f"{tools}: {case}"
+        keeps = want["keeps_special_tokens"]
+        kept = keeps == "always" or (keeps == "with tools" and case != "none")
+        assert params.get("skip_special_tokens", True) is not kept, f"{tools}: {case}"
+        spaces = params.get("spaces_between_special_tokens", True)
+        assert spaces is want["spaces_between_special_tokens"], f"{tools}: {case}"
