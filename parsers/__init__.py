@@ -24,7 +24,13 @@ from parsers.events import (
 from parsers.family import Family, PromptVerdict, UnknownParserError
 from parsers.grammar import ModelFacts, UnfitModelError
 from parsers.machine import Machine
-from parsers.registry import build, reasoning_parser_names, tool_parser_names
+from parsers.registry import (
+    MixedParsersError,
+    build,
+    reasoning_parser_names,
+    register,
+    tool_parser_names,
+)
 from parsers.table import RequestContext
 
 __all__ = [
@@ -38,6 +44,7 @@ __all__ = [
     "Lexeme",
     "Machine",
     "Marker",
+    "MixedParsersError",
     "ModelFacts",
     "PromptVerdict",
     "Reasoning",
@@ -47,5 +54,6 @@ __all__ = [
     "UnknownParserError",
     "build",
     "reasoning_parser_names",
+    "register",
     "tool_parser_names",
 ]

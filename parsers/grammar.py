@@ -149,7 +149,8 @@ class ToolGrammar:
     render sets it to, None leaves it. `required_tokens`: markers that must be one vocabulary token, else the
     server does not start. `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a
     request with tools must not ask for, as kinds of tool choice or "strict". `models`, `format`: for people,
-    whose calls these are and what they look like. `signs`: by what `auto` recognises such a model.
+    whose calls these are and what they look like. `signs`: by what `auto` recognises such a model. `framing`:
+    name of a framing that reasoning and calls share; such a grammar goes only with its like.
     """
 
     names: tuple[str, ...]
@@ -172,6 +173,7 @@ class ToolGrammar:
     models: str = ""
     format: str = ""
     signs: tuple[Signs, ...] = ()
+    framing: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ class ReasoningGrammar:
     are dropped where content begins. `lead`: text that stands before the output. `empty`: an empty section is
     "" in the message, not null. `explicit_count`: only tokens after a start marker in the output count as
     reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes the content of an
-    answer that has none. `models`, `format`, `signs`: as a ToolGrammar has them.
+    answer that has none. `models`, `format`, `signs`, `framing`: as a ToolGrammar
+    has them.
     """
 
     names: tuple[str, ...]
@@ -216,6 +219,7 @@ class ReasoningGrammar:
     models: str = ""
     format: str = ""
     signs: tuple[Signs, ...] = ()
+    framing: str = ""
 
 
 @dataclass(frozen=True)

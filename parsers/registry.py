@@ -22,10 +22,29 @@ _TOOLS: list[ToolGrammar | ForModel] = [
     deepseek.V31_TOOLS,
 ]
 
+Grammar = ReasoningGrammar | ToolGrammar | ForModel
 _Grammar = TypeVar("_Grammar", ReasoningGrammar, ToolGrammar)
 
 ANY_MODEL = ModelFacts(is_token=lambda text: True)
 """A model that has every token, where none is given."""
+
+
+RESERVED = frozenset({"auto", "none", ""})
+"""Values of the flags that name no parser."""
+
+
+class MixedParsersError(ValueError):
+    """Two parsers that cannot be combined; the message is a sentence that says why."""
+
+
+def reasoning_grammars() -> Sequence[ReasoningGrammar | ForModel]:
+    """What `--reasoning-parser` chooses from."""
+    return tuple(_REASONING)
+
+
+def tool_grammars() -> Sequence[ToolGrammar | ForModel]:
+    """What `--tool-call-parser` chooses from."""
+    return tuple(_TOOLS)
 
 
 def reasoning_parser_names() -> list[str]:
@@ -38,6 +57,30 @@ def tool_parser_names() -> list[str]:
     return sorted(name for grammar in _TOOLS for name in grammar.names)
 
 
+def register(*grammars: ReasoningGrammar | ToolGrammar) -> None:
+    """Add grammars of a family that is not among parsers.families; doing it twice does no harm.
+
+    Raises ValueError for a name that another grammar of the same kind has, and TypeError for what is no
+    grammar.
+    """
+    for grammar in grammars:
+        if isinstance(grammar, ReasoningGrammar):
+            _add(_REASONING, grammar, "reasoning parser")
+        elif isinstance(grammar, ToolGrammar):
+            _add(_TOOLS, grammar, "tool parser")
+        else:
+            raise TypeError(f"{grammar!r} is neither a ReasoningGrammar nor a ToolGrammar")
+
+
+def _add(grammars: list[_Grammar | ForModel], grammar: _Grammar, kind: str) -> None:
+    if any(known is grammar for known in grammars):
+        return
+    taken = RESERVED.union(*(known.names for known in grammars)).intersection(grammar.names)
+    if taken:
+        raise ValueError(f"the {kind} name {min(taken)} is taken")
+    grammars.append(grammar)
+
+
 def build(
     reasoning: str | None = None,
     tools: str | None = None,
@@ -46,14 +89,23 @@ def build(
 ) -> Family:
     """The family of a server's two parser names, either of them None.
 
-    `enforces_tags`: as `Family` has it. Raises UnknownParserError, and UnfitModelError where the model lacks
-    what a parser needs.
+    `enforces_tags`: as `Family` has it. Raises UnknownParserError, UnfitModelError where the model lacks what
+    a parser needs, and MixedParsersError.
     """
-    return Family(
-        _find(_REASONING, reasoning, "reasoning parser", model) if reasoning else None,
-        _find(_TOOLS, tools, "tool parser", model) if tools else None,
-        enforces_tags,
-    )
+    first = _find(_REASONING, reasoning, "reasoning parser", model) if reasoning else None
+    second = _find(_TOOLS, tools, "tool parser", model) if tools else None
+    if first is not None and second is not None and not combine(first, second):
+        alone = reasoning if first.framing else tools
+        raise MixedParsersError(
+            f"--reasoning-parser {reasoning} and --tool-call-parser {tools} cannot be combined: the format "
+            f"of {alone} frames reasoning, text and calls in one way, which only its own two parsers know"
+        )
+    return Family(first, second, enforces_tags)
+
+
+def combine(reasoning: ReasoningGrammar, tools: ToolGrammar) -> bool:
+    """Whether two grammars can read one answer: those of a shared framing only with each other."""
+    return reasoning.framing == tools.framing
 
 
 def _find(grammars: Sequence[_Grammar | ForModel], name: str, kind: str, model: ModelFacts) -> _Grammar:
