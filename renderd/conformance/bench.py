@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 import renderd
+from renderd.conformance import parsing
 from renderd.conformance.cpu import Machine, ProcessError, machine
 from renderd.conformance.measure import ANSWER, RenderRow, StreamRow, Target, render, run_streams
 from renderd.conformance.runner import ServerError
@@ -104,6 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command. Exit status 2 when a server cannot be measured."""
     argv = list(sys.argv[1:] if argv is None else argv)
     arguments = _parser().parse_args(argv)
+    if arguments.what == "parsers":
+        return parsing.report(
+            arguments.worst, arguments.bytes, arguments.limit, arguments.names, arguments.json
+        )
     try:
         targets = _targets(arguments.url, arguments.pid or [])
         lines: list[Cells]
@@ -202,6 +207,28 @@ def _parser() -> argparse.ArgumentParser:
         help="send chat_request and prompt_token_ids with the first chunk only",
     )
     kinds.add_parser("render", parents=[common], help="chat render of prompts of several lengths")
+    alone = kinds.add_parser(
+        "parsers",
+        help="the parsers alone, family by family; needs no server",
+        description="Exit status 1 where a family breaks a limit.",
+    )
+    alone.add_argument("names", nargs="*", metavar="NAME", help="parsers (default: all)")
+    alone.add_argument(
+        "--worst",
+        action="store_true",
+        help=f"the dearest input: its last tenth may cost {parsing.RATIO} times its first",
+    )
+    alone.add_argument(
+        "--bytes", type=_positive, default=1 << 20, help="length of the dearest input (default 1 MB)"
+    )
+    alone.add_argument(
+        "--limit",
+        type=float,
+        default=parsing.LIMIT,
+        metavar="US",
+        help=f"microseconds a token that no family may exceed (default {parsing.LIMIT:g})",
+    )
+    alone.add_argument("--json", action="store_true", help="print the rows as JSON")
     return parser
 
 

@@ -105,3 +105,17 @@ def test_counts_have_to_be_positive(option: str, value: str, capsys: pytest.Capt
     with pytest.raises(SystemExit):
         bench.main(["stream", "--url", "http://127.0.0.1:1", f"{option}={value}"])
     assert "no number of tokens" in capsys.readouterr().err
+
+
+def test_parsers_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["parsers", "hermes", "--limit", "1000"]) == 0
+    assert "| hermes | " in capsys.readouterr().out
+    assert bench.main(["parsers", "hermes", "--limit", "0"]) == 1
+    assert "over the limit: hermes" in capsys.readouterr().err
+
+
+def test_the_worst_inputs_of_parsers_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["parsers", "hermes", "--worst", "--bytes", "4000", "--limit", "1000", "--json"]) in (0, 1)
+    row = json.loads(capsys.readouterr().out)[0]
+    assert row["family"] == "hermes"
+    assert row["ratio"] > 0

@@ -17,7 +17,7 @@ ROOMS: dict[str, set[str]] = {
     "renderd.render": {"renderd.model", "renderd.wire", "parsers"},
     "renderd.derender": {"renderd.model", "renderd.wire", "parsers"},
     "renderd.engine": {"renderd.model", "renderd.wire"},
-    "renderd.conformance": {"renderd.wire"},
+    "renderd.conformance": {"renderd.wire", "parsers"},
     "renderd.demo": {"renderd.engine", "renderd.conformance", "renderd.wire"},
     "renderd.server": {
         "renderd.engine",

@@ -72,8 +72,8 @@ class Calling:
     whitespace before a call is dropped. `before`: content may stand before the calls. `after`: what becomes
     of text behind them: "content", "dropped", or "either" of the two; "never": there is none. `most`: calls
     in an answer. `near`: texts that look like markup. `prose`: what no content contains. `functions`: that
-    the format can call. `json_answers`: an answer in JSON stays one. `inside`: markers that a string value may
-    contain as tokens. `raw`: the model's JSON is passed on, right or wrong.
+    the format can call. `json_answers`: an answer in JSON stays one. `inside`: markers that a string value
+    may contain as tokens. `raw`: the model's JSON is passed on, right or wrong.
     """
 
     names: tuple[str, ...]
