@@ -33,12 +33,11 @@ class Tokenizer:
 
     `special_tokens`: the tokens with a role, by the name under which templates see them (`bos_token`, ...).
     `special_ids`: the ids that a detokenizer leaves out when it skips special tokens.
-    `max_piece_chars`: length of the longest vocabulary entry.
+    `max_piece_chars`: length of the longest vocabulary entry. `path`: of tokenizer.json, if it was read from
+    there.
     """
 
-    def __init__(
-        self, hf: tokenizers.Tokenizer, config: Mapping[str, Any], anchors: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, hf: tokenizers.Tokenizer, config: Mapping[str, Any], path: Path | None = None) -> None:
         hf.no_truncation()
         hf.no_padding()
         self.hf = hf
@@ -52,7 +51,8 @@ class Tokenizer:
         added = hf.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._frame = _frame(hf)
-        self.encoder = Encoder(self._encode_whole, anchors)
+        self.path = path
+        self.encoder = Encoder(self.encode_whole, find_anchors(path.read_bytes()) if path else ())
 
     def __len__(self) -> int:
         return self.size
@@ -63,7 +63,8 @@ class Tokenizer:
         before, behind = self.frame(add_special_tokens)
         return [*before, *ids, *behind] if before or behind else ids
 
-    def _encode_whole(self, text: str) -> list[int]:
+    def encode_whole(self, text: str) -> list[int]:
+        """The ids of a text, all of it encoded anew. Raises TypeError if it holds a lone surrogate."""
         # Unlike `encode`, the batch call lets other threads run, and computes no offsets.
         return self.hf.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
@@ -122,7 +123,7 @@ def load_tokenizer(model_dir: Path) -> Tokenizer:
         hf = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise ValueError(f"tokenizer.json of '{model_dir}' cannot be read: {error}") from error
-    return Tokenizer(hf, tokenizer_config(model_dir), find_anchors(path.read_bytes()))
+    return Tokenizer(hf, tokenizer_config(model_dir), path)
 
 
 def tokenizer_config(model_dir: Path) -> dict[str, Any]:

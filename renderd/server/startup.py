@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 
 import parsers
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import Model, ModelConfig, load_model
+from renderd.model.fast_encoder import speed_up
 from renderd.model.jinja import compile_template
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
@@ -39,6 +41,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
             compile_template(model.templates.choose(None, False))
         except ApiError as error:
             raise StartupError(f"--chat-template cannot be used: {error.message}") from error
+    Thread(target=speed_up, args=(model.tokenizer,), daemon=True).start()
     render_options = RenderOptions(
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,

@@ -1,0 +1,51 @@
+"""The fast encoder is taken where it is exact, and nowhere else."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from golden import models
+from renderd.model.fast_encoder import corpus, prove, speed_up
+from renderd.model.tokenizer import load_tokenizer
+
+PIECES = ["'s", "'ſ", "a", "é", "漢", " ", "\n", "\u0301", "12", "...", "<|im_end|>", "Hello", "😀", "\u200d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fast"),
+    [("qwen3", True), ("deepseek_v3", True), ("gemma3", True), ("llama3_1", True), ("gptoss", False)],
+)
+def test_which_tokenizers_are_encoded_fast(name: str, fast: bool) -> None:
+    tokenizer = load_tokenizer(models.fetch(name))
+    speed_up(tokenizer)
+    assert (tokenizer.encoder.encode_text != tokenizer.encode_whole) is fast
+    rng = random.Random(0)
+    for _ in range(500):
+        text = "".join(rng.choices(PIECES, k=8))
+        assert tokenizer.encode(text, False) == tokenizer.encode_whole(text)
+
+
+def test_one_wrong_text_is_enough() -> None:
+    tokenizer = load_tokenizer(models.fetch("qwen3"))
+    texts = list(corpus(tokenizer.added_tokens[:64]))
+    odd = texts[-1]
+    assert prove(lambda text: [] if text == odd else tokenizer.encode_whole(text), tokenizer) == odd
+    assert prove(tokenizer.encode_whole, tokenizer) is None
+
+
+def test_a_tokenizer_that_cannot_be_read_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = load_tokenizer(models.fetch("qwen3"))
+    tokenizer.path = None
+    with caplog.at_level("INFO", "renderd.model"):
+        speed_up(tokenizer)
+    assert "cannot read this tokenizer" in caplog.text
+    assert tokenizer.encoder.encode_text == tokenizer.encode_whole
+
+
+def test_text_that_cannot_be_encoded_fails_as_ever() -> None:
+    tokenizer = load_tokenizer(models.fetch("llama3_1"))
+    speed_up(tokenizer)
+    with pytest.raises(TypeError):
+        tokenizer.encode("\ud800", False)
