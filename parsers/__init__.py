@@ -22,7 +22,7 @@ from parsers.events import (
     Special,
 )
 from parsers.family import Family, PromptVerdict, UnknownParserError
-from parsers.grammar import ModelFacts, UnfitModelError
+from parsers.grammar import ModelFacts, ReasoningGrammar, ToolGrammar, UnfitModelError
 from parsers.machine import Machine
 from parsers.registry import (
     MixedParsersError,
@@ -48,8 +48,10 @@ __all__ = [
     "ModelFacts",
     "PromptVerdict",
     "Reasoning",
+    "ReasoningGrammar",
     "RequestContext",
     "Special",
+    "ToolGrammar",
     "UnfitModelError",
     "UnknownParserError",
     "build",

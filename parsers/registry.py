@@ -29,7 +29,8 @@ ANY_MODEL = ModelFacts(is_token=lambda text: True)
 """A model that has every token, where none is given."""
 
 
-RESERVED = frozenset({"auto", "none", ""})
+AUTO = "auto"
+RESERVED = frozenset({AUTO, "none", ""})
 """Values of the flags that name no parser."""
 
 

@@ -27,6 +27,11 @@ COMMANDS = {
     "demo": Command(
         "renderd.demo.main", "main", "one chat through render, generate and derender, step by step"
     ),
+    "parsers": Command(
+        "renderd.server.list_parsers",
+        "main",
+        "list the parsers of reasoning and tool calls, or find a model's",
+    ),
     "conformance": Command("renderd.conformance.main", "main", "replay the golden cases against a URL"),
     "bench": Command("renderd.conformance.bench", "main", "measure CPU per request of a server"),
 }

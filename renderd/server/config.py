@@ -19,6 +19,14 @@ def environment_int(name: str, default: int) -> int:
     return int(text)
 
 
+def environment_flag(name: str, default: bool) -> bool:
+    """A switch from the environment: 0, 1, true or false. Raises StartupError for anything else."""
+    text = os.environ.get(name, "").strip().lower() or str(int(default))
+    if text not in ("0", "1", "true", "false"):
+        raise StartupError(f"the environment variable {name} must be 0 or 1, not {text!r}")
+    return text in ("1", "true")
+
+
 @dataclass(frozen=True)
 class ServerConfig:
     """The configuration of one server. Fields bear the names of the flags; their help says what they do."""
@@ -54,7 +62,9 @@ class ServerConfig:
     # parsing
     enable_auto_tool_choice: bool = False
     tool_call_parser: str | None = None
+    tool_parser_plugin: str | None = None
     reasoning_parser: str | None = None
+    reasoning_parser_plugin: str | None = None
     tool_strict_level: Literal["auto", "function", "parameter"] | None = None
     response_role: str = "assistant"
 

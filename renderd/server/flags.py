@@ -182,12 +182,22 @@ def _template_flags(group: _Group) -> None:
 
 def _parsing_flags(group: _Group) -> None:
     add = group.add_argument
-    add("--reasoning-parser", metavar="NAME", help="how reasoning is marked in answers")
+    add(
+        "--reasoning-parser",
+        metavar="NAME",
+        help="how reasoning is marked in answers; `renderd parsers` lists the names, auto finds one",
+    )
+    add(
+        "--reasoning-parser-plugin",
+        metavar="FILE",
+        help="Python file that registers parsers (docs/adding-a-parser.md)",
+    )
     add(
         "--tool-call-parser",
         metavar="NAME",
-        help="how tool calls are marked; needs --enable-auto-tool-choice",
+        help="how tool calls are marked, or auto; needs --enable-auto-tool-choice",
     )
+    add("--tool-parser-plugin", metavar="FILE", help="the same as --reasoning-parser-plugin")
     add("--enable-auto-tool-choice", action=arguments.Switch, help="parse tool calls with --tool-call-parser")
     add(
         "--tool-strict-level",

@@ -53,10 +53,10 @@ def _run(config: ServerConfig) -> None:
 
 def _served(config: ServerConfig, services: Services) -> str:
     model = services.model
-    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
     return (
         f"renderd {renderd.__version__} serves {model.name} as {', '.join(model.served_names)}: "
-        f"reasoning parser {config.reasoning_parser or 'none'}, tool parser {tools or 'none'}, "
+        f"reasoning parser {services.reasoning_parser or 'none'}, "
+        f"tool parser {services.tool_parser or 'none'}, "
         f"chat template {'--chat-template' if config.chat_template else 'of the tokenizer'}, "
         f"max_model_len {model.max_model_len}"
     )

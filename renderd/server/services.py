@@ -26,8 +26,10 @@ class DerenderApi(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """One model, rendered and derendered."""
+    """One model, rendered and derendered, and the names of its parsers."""
 
     model: ServedModel
     renderer: RenderApi
     derenderer: DerenderApi
+    reasoning_parser: str | None = None
+    tool_parser: str | None = None

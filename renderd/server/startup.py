@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Thread
 
-import parsers
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
-from renderd.model import Model, ModelConfig, load_model
+from renderd.model import ModelConfig, load_model
 from renderd.model.fast_encoder import speed_up
 from renderd.model.jinja import compile_template
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
+from renderd.server.parsing import load_parsers
 from renderd.server.services import Services
 from renderd.wire.errors import ApiError
 
@@ -35,7 +35,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:
         raise StartupError(str(error)) from error
-    family = _family(config, model)
+    parsing = load_parsers(config, model)
     if config.chat_template is not None:
         try:
             compile_template(model.templates.choose(None, False))
@@ -56,8 +56,10 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
     )
     return Services(
         model,
-        Renderer(model, family, render_options),
-        Derenderer(model, family, derender_options, on_anomaly),
+        Renderer(model, parsing.family, render_options),
+        Derenderer(model, parsing.family, derender_options, on_anomaly),
+        parsing.reasoning,
+        parsing.tools,
     )
 
 
@@ -80,36 +82,3 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         default_chat_template_kwargs=config.default_chat_template_kwargs,
         reasoning_effort_map=config.reasoning_effort_map,
     )
-
-
-def _family(config: ServerConfig, model: Model) -> parsers.Family | None:
-    """The parsers, None if there are none. A tool parser counts only where it is enabled (contract B.3).
-
-    Raises StartupError for a name that is none, and a model that lacks what a parser needs.
-    """
-    reasoning = config.reasoning_parser
-    tools = config.tool_call_parser if config.enable_auto_tool_choice else None
-    if reasoning is None and tools is None:
-        return None
-    facts = parsers.ModelFacts(
-        is_token=lambda text: model.tokenizer.token_id(text) is not None,
-        added_tokens=model.tokenizer.added_tokens,
-        tokenizer_config=model.tokenizer_config,
-        chat_template=model.templates.default,
-        model_type=model.model_type,
-    )
-    try:
-        for flag, name, family in (
-            ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning, model=facts)),
-            ("--tool-call-parser", tools, parsers.build(tools=tools, model=facts)),
-        ):
-            missing = sorted(token for token in family.required_tokens if not facts.is_token(token))
-            if missing:
-                tokens = ", ".join(map(repr, missing))
-                raise StartupError(
-                    f"{flag} {name} cannot be used with the tokenizer of '{model.name}': "
-                    f"it has no token {tokens}"
-                )
-        return parsers.build(reasoning, tools, facts)
-    except (parsers.UnknownParserError, parsers.UnfitModelError) as error:
-        raise StartupError(str(error)) from error
