@@ -52,8 +52,7 @@ class Speaker:
             speech.left_reasoning = False
             text = self._table.separator + text
         if self._table.strip_reasoning:
-            text = speech.pause + text
-            text, speech.pause = self._split(text)
+            text, speech.pause = self._split(speech.pause, text)
         if not text:
             return
         speech.reasoned = True
@@ -76,10 +75,10 @@ class Speaker:
             speech.left_content = False
             text = table.separator + text
         if self._context.asked or speech.pledge is not None:
-            text = speech.blank + text
-            speech.blank = ""
             if table.strip or not speech.said:
-                text, speech.blank = self._split(text)
+                text, speech.blank = self._split(speech.blank, text)
+            else:
+                text, speech.blank = speech.blank + text, ""
             if not table.strip and text:
                 text += speech.blank
                 speech.blank = ""
@@ -130,14 +129,17 @@ class Speaker:
             self.events.append(Reasoning(speech.pledge))
         speech.pledge = None
 
-    def _split(self, text: str) -> tuple[str, str]:
-        """What is certain of a text, and the whitespace behind it. A run of it that outgrows the limit is let
-        go, all of it."""
+    def _split(self, held: str, text: str) -> tuple[str, str]:
+        """What is certain of a text behind held whitespace, and the whitespace behind that. A run of it that
+        outgrows the limit is let go, all of it."""
         speech = self.speech
         solid = len(text.rstrip())
         if solid:
             speech.loose = False
-        if speech.loose or len(text) - solid > self._context.max_undecided:
+            sure, rest = held + text[:solid], text[solid:]
+        else:
+            sure, rest = "", held + text
+        if speech.loose or len(rest) > self._context.max_undecided:
             speech.loose = True
-            return text, ""
-        return text[:solid], text[solid:]
+            return sure + rest, ""
+        return sure, rest
