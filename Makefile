@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEPENDENCIES := $(VENV)/.dependencies
 DEVELOPMENT := $(VENV)/.development
 
-.PHONY: help demo test check fmt live bench
+.PHONY: help demo test check fmt live bench fuzz-parsers
 
 help:
 	@echo 'make demo    a chat with a tool through render, generate and derender, on a carried model'
@@ -15,6 +15,7 @@ help:
 	@echo 'make check   lint, format and types'
 	@echo 'make fmt     put the format right'
 	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
+	@echo 'make fuzz-parsers   the parsers on many more random outputs than make test has; takes half an hour'
 	@echo 'make bench   CPU per request of renderd and vLLM, side by side'
 
 demo: $(DEPENDENCIES)
@@ -52,3 +53,6 @@ $(DEPENDENCIES): pyproject.toml | $(BIN)/python
 $(DEVELOPMENT): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(DEPENDENCIES)
+
+fuzz-parsers: $(DEVELOPMENT)
+	RENDERD_FUZZ=2000 $(BIN)/pytest tests/parsers/test_generated.py

@@ -14,12 +14,21 @@ from typing import Literal
 
 from tests.parsers.generator.calls_json import JSON_CALLS
 from tests.parsers.generator.calls_markup import MARKUP_CALLS
-from tests.parsers.generator.formats import Answer, Calling, Framing, Pieces, Thinking, Token, answer
+from tests.parsers.generator.formats import (
+    Answer,
+    Calling,
+    Framing,
+    Pieces,
+    Thinking,
+    Token,
+    answer,
+    long_answer,
+)
 from tests.parsers.generator.framed import FRAMED
 from tests.parsers.generator.thinking import THINKING
 from tests.parsers.generator.words import TOOLS, WORD, Words
 
-__all__ = ["TOOLS", "WORD", "Format", "Pieces", "Sample", "Token", "Words", "formats"]
+__all__ = ["TOOLS", "WORD", "Format", "Pieces", "Sample", "Token", "Words", "formats", "sample"]
 
 
 @dataclass(frozen=True)
@@ -75,9 +84,19 @@ def formats(reasoning: str | None, tools: str | None) -> Iterator[Format]:
 
 
 def sample(
-    rng: random.Random, size: int, form: Format, spelled: bool = False, words: Words | None = None
+    rng: random.Random,
+    size: int,
+    form: Format,
+    spelled: bool = False,
+    words: Words | None = None,
+    long: int = 0,
 ) -> Sample:
-    """A random output. `spelled`: the vocabulary has no markers, all are text."""
+    """A random output.
+
+    `size`: how many words a text has, at most. `spelled`: the vocabulary has no markers, all are text.
+    `words`: goes on numbering where another output stopped. `long`: instead of a random answer, one with all
+    parts, of so many words each.
+    """
     thinking, calling = form.thinking, form.calling
     near = [text for part in (thinking, calling) if part for text in part.near]
     avoid = [*(thinking.pair if thinking else ()), *(calling.prose if calling else ())]
@@ -88,7 +107,7 @@ def sample(
     source = Words(rng, near, avoid)
     if words is not None:
         source.number = words.number
-    made = answer(source, size, thinking, calling)
+    made = long_answer(source, long, thinking, calling) if long else answer(source, size, thinking, calling)
     if words is not None:
         words.number = source.number
     if form.framing is not None:

@@ -149,3 +149,17 @@ def answer(words: Words, size: int, thinking: Thinking | None, calling: Calling 
     if wanted and calling is not None and calling.after != "never" and rng.random() < 0.3:
         made.after = words.edge() + words.prose(3)
     return made
+
+
+def long_answer(words: Words, size: int, thinking: Thinking | None, calling: Calling | None) -> Answer:
+    """An answer with all the parts that the formats have, each of about `size` words."""
+    made = Answer()
+    if thinking is not None and not thinking.never:
+        made.reasoning = words.long_prose(size)
+    before = calling is not None and calling.before and (thinking is None or thinking.wrap is None)
+    if calling is None or before:
+        made.content = words.long_prose(size)
+    if calling is not None:
+        values = {"text": calling.values(words.long_prose(size)), "path": words.word()}
+        made.calls.append(Call("write_note", values))
+    return made

@@ -106,6 +106,10 @@ class Words:
             if not any(word in text for word in self.avoid):
                 return text
 
+    def long_prose(self, size: int) -> str:
+        """Words, and little else that could be markup."""
+        return "".join(self.word() + self.rng.choice(_BETWEEN) for _ in range(size)) + self.word()
+
     def edge(self) -> str:
         """Whitespace, or none."""
         return self.rng.choice(("", "", "", "\n", " ", "\n\n", " \n"))
