@@ -20,7 +20,6 @@ from parsers.tags.formats import (
 
 GLM_WORDS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 _GLM_TEXT = any_text(("<think>", "</think>", "<tool_call>", "</tool_call>", *GLM_WORDS))
-_JSON_TYPES = ("integer", "number", "boolean", "null", "array", "object")
 
 
 def glm_arguments(parameters: Mapping[str, Any] | None, enforced: bool) -> Format:
@@ -41,10 +40,10 @@ def _glm_value(schema: Any) -> Format:
         return _GLM_TEXT
     if schema.get("enum"):
         return either([const(_plain(value)) for value in schema["enum"]])
-    kind = schema.get("type")
+    kind = schema.get("type") or "string"
     kinds = kind if isinstance(kind, list) else [kind]
-    values = [json_schema({"type": each}) for each in kinds if each in _JSON_TYPES]
-    return either([*values, *([_GLM_TEXT] if len(values) < len(kinds) or not values else [])])
+    values = [json_schema({"type": each}) for each in kinds if each != "string"]
+    return either([*values, *([_GLM_TEXT] if "string" in kinds else [])])
 
 
 def _plain(value: Any) -> str:
@@ -71,23 +70,28 @@ def k3_arguments(parameters: Mapping[str, Any] | None, enforced: bool) -> Format
     properties = schema.get("properties")
     if not properties:
         return repeated(_K3_ANY)
-    arguments = [_k3_argument(key, each, schema.get("$defs")) for key, each in properties.items()]
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    arguments = [_k3_argument(key, each, definitions) for key, each in properties.items()]
     return repeated(either(arguments), at_least_one=bool(schema.get("required")))
 
 
-def _k3_argument(key: str, schema: Any, definitions: Any) -> Format:
+def _k3_argument(key: str, schema: Any, definitions: Mapping[str, Any]) -> Format:
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     name = _K3_TYPES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return _K3_ANY
-    if kind != "string":
-        value = json_schema({**schema, "$defs": definitions} if definitions else schema)
-    elif schema.get("enum"):
-        value = either([const(each) for each in schema["enum"]])
+    if kind == "string":
+        values = [schema["const"]] if "const" in schema else schema.get("enum") or []
+        spelled = values and not any("<|close|>" in str(each) for each in values)
+        value = either([const(each) for each in values]) if spelled else _ANY_VALUE
     else:
-        value = _ANY_VALUE
-    escaped = key.replace("&", "&amp;").replace('"', "&quot;")
-    return tag(f'<|open|>argument key="{escaped}" type="{name}"<|sep|>', value, _K3_END)
+        value = json_schema({**schema, **definitions})
+    return tag(f'<|open|>argument key="{k3_escaped(key)}" type="{name}"<|sep|>', value, _K3_END)
+
+
+def k3_escaped(text: str) -> str:
+    """A text between the quotes of Kimi K3's attributes."""
+    return text.replace("&", "&amp;").replace('"', "&quot;")
 
 
 def hy_arguments(suffix: str) -> Callable[[Mapping[str, Any] | None, bool], Format]:
@@ -101,9 +105,9 @@ def hy_arguments(suffix: str) -> Callable[[Mapping[str, Any] | None, bool], Form
     def arguments(parameters: Mapping[str, Any] | None, _enforced: bool) -> Format:
         schema = parameters or {}
         properties, required = schema.get("properties"), schema.get("required") or []
-        if not properties:
+        others = [pair(key) for key in properties or {} if key not in required]
+        if not others and not required:
             return any_text()
-        others = [pair(key) for key in properties if key not in required]
         return sequence(*map(pair, required), *([repeated(either(others))] if others else []))
 
     return arguments

@@ -33,10 +33,11 @@ class TagModel:
     """The call markup of a family.
 
     `calls`: the spellings of one call, each as text before and after the arguments; `{name}` stands for the
-    tool's name. `number`: pattern of the number between a call's begin and its arguments, and the text behind
-    it. `trigger`: text with which a call, or the section, starts in an otherwise free answer. `style`:
-    xgrammar's name for the syntax of the arguments. `arguments`: writes them instead, from the tool's
-    parameters and whether they are enforced. `excludes`: text that a free answer must not contain.
+    tool's name, as `escape` writes it. `number`: pattern of the number between a call's begin and its
+    arguments, and the text behind it. `trigger`: text with which a call, or the section, starts in an
+    otherwise free answer. `style`: xgrammar's name for the syntax of the arguments. `arguments`: writes them
+    instead, from the tool's parameters and whether they are enforced. `excludes`: text that a free answer
+    must not contain.
     `section`: None where calls stand alone.
 
     `forced`: what the answer to a required choice is: free text with at least one call ("triggered"), calls
@@ -48,6 +49,7 @@ class TagModel:
 
     calls: tuple[tuple[str, str | tuple[str, ...]], ...]
     trigger: str
+    escape: Callable[[str], str] = str
     style: str = "json"
     number: tuple[str, str] | None = None
     arguments: Callable[[Mapping[str, Any] | None, bool], Format] | None = None
@@ -172,4 +174,5 @@ def _tags(model: TagModel, function: Mapping[str, Any], level: StrictLevel) -> l
     if model.number is not None:
         pattern, behind = model.number
         content = sequence(regex(pattern), const(behind), content)
-    return [tag(begin.replace("{name}", function["name"]), content, end) for begin, end in model.calls]
+    name = model.escape(function["name"])
+    return [tag(begin.replace("{name}", name), content, end) for begin, end in model.calls]

@@ -1,6 +1,6 @@
 """The call markup of every family whose calls are constrained at generation."""
 
-from parsers.tags.arguments import GLM_WORDS, glm_arguments, hy_arguments, k3_arguments
+from parsers.tags.arguments import GLM_WORDS, glm_arguments, hy_arguments, k3_arguments, k3_escaped
 from parsers.tags.build import Section, TagModel
 from parsers.tags.frames import harmony_answer, harmony_calls, harmony_final, k3_answer
 
@@ -76,6 +76,7 @@ KIMI_K3_TAG = TagModel(
     calls=(('<|open|>call tool="{name}" index="', "<|close|>call<|sep|>"),),
     number=("[0-9]+", '"<|sep|>'),
     trigger="<|open|>tools<|sep|>",
+    escape=k3_escaped,
     arguments=k3_arguments,
     frame=k3_answer,
 )
