@@ -220,7 +220,7 @@ class Family:
         channels = self._channels
         return Table(
             regions,
-            start=self._start(tools, form),
+            start=part.begin if reasoning and part and part.begin else self._start(tools, form),
             strip=grammar is not None and grammar.strip,
             empty=part is not None and part.empty,
             counted=(part.start, part.end) if reasoning and part and part.explicit_count else None,
@@ -262,9 +262,11 @@ class Family:
         }
         if part:
             first = self._start(tools, form)
-            again = tuple(On(marker, "reasoning") for marker in (part.start, *part.other_starts))
+            again = tuple(On(marker, "reasoning") for marker in (part.start, *part.other_starts) if marker)
             over = tuple(On(marker, first) for marker in (part.end, *part.other_ends))
             calls = tuple(On(marker, first, keep=True) for marker in part.ends)
             regions |= part.regions
+            if part.begin:
+                regions[part.begin] = replace(regions[part.begin], on_text=first)
             regions["reasoning"] = Region(Text.REASONING, (*again, *over, *calls))
         return regions

@@ -41,12 +41,15 @@ class On:
     `keep`: the next region reads the marker's own characters again (a brace that opens both the call and its
     JSON). `as_text`: read as text even where it is a vocabulary entry (punctuation that other tokens contain
     too). `tentative`: what follows may turn out to be no call; until the call is certain it is held back and
-    then released as content.
+    then released as content. `certain`: what came since then is markup after all (a list without calls).
+    `echo`: the marker is text of the region that it leaves, too.
     """
 
     marker: str
     to: str
     keep: bool = False
+    certain: bool = False
+    echo: bool = False
     tentative: bool = False
     as_text: bool = False
 
@@ -64,8 +67,8 @@ class Route:
 class Region:
     """One row of the table.
 
-    `then`: where a body that ends itself leads, and a name without an end. `on_text`: where the first text
-    that is more than whitespace leads (a call that may stand at the start of the answer only). `keeps`:
+    `then`: where a body that ends itself leads, and a name without an end. `on_text`: the region that reads
+    the first text that is more than whitespace (for what may stand at the start of the answer only). `keeps`:
     marker tokens that are text here, whatever `skip_special_tokens` says.
 
     Names and headers: `route` reads the text (default: a name is the text, stripped, and leads where its
@@ -105,6 +108,11 @@ class Channels:
 def always_open(_kwargs: Mapping[str, Any]) -> Initial:
     """Reasoning whatever the template kwargs say."""
     return "open"
+
+
+def always_closed(_kwargs: Mapping[str, Any]) -> Initial:
+    """Reasoning only where its marker opens it."""
+    return "closed"
 
 
 def open_unless_disabled(kwargs: Mapping[str, Any]) -> Initial:
@@ -184,15 +192,15 @@ class ReasoningGrammar:
     whole output is content) and, if the prompt does not say otherwise, open from the first token ("open") or
     not before its start marker ("closed"). `other_starts`, `other_ends`: further spellings of the markers.
     `ends`: call openers that end the reasoning without its own marker. `content`: markers that mean something
-    inside content (the start marker where reasoning may open again, a wrapper around the answer). `channels`:
-    instead of these, a framing that the calls share. `boundary`: prompt tokens at which the search for the
-    last marker stops. `unknown_is_over`: from the kwargs, whether a prompt without any marker has its
-    reasoning behind it. `strip`: whitespace at the end of the reasoning is dropped. `skip`: characters that
-    are dropped where content begins. `lead`: text that stands before the output. `empty`: an empty section is
-    "" in the message, not null. `explicit_count`: only tokens after a start marker in the output count as
-    reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes the content of an
-    answer that has none. `models`, `format`, `signs`, `framing`: as a ToolGrammar
-    has them.
+    inside content (the start marker where reasoning may open again, a wrapper around the answer). `begin`:
+    the region of the first token where reasoning is not open; its text leads to where content begins.
+    `channels`: instead of these, a framing that the calls share. `boundary`: prompt tokens at which the
+    search for the last marker stops. `unknown_is_over`: from the kwargs, whether a prompt without any marker
+    has its reasoning behind it. `strip`: whitespace at the end of the reasoning is dropped. `skip`:
+    characters that are dropped where content begins. `lead`: text that stands before the output. `empty`: an
+    empty section is "" in the message, not null. `explicit_count`: only tokens after a start marker in the
+    output count as reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes
+    the content of an answer that has none. `models`, `format`, `signs`, `framing`: as a ToolGrammar has them.
     """
 
     names: tuple[str, ...]
@@ -204,6 +212,7 @@ class ReasoningGrammar:
     ends: tuple[str, ...] = ()
     content: tuple[On, ...] = ()
     regions: Mapping[str, Region] = field(default_factory=dict)
+    begin: str = ""
     channels: Channels | None = None
     boundary: tuple[str, ...] = ()
     unknown_is_over: Callable[[Mapping[str, Any]], bool] | None = None

@@ -95,15 +95,16 @@ class Machine:
             return []
         state.finished = True
         region = self._regions[state.region]
+        while state.held and state.raw is None and region.text not in (Text.NAME, Text.HEADER):
+            held, state.held = state.held, ""
+            self._say(region, held)
+            region = self._regions[state.region]
         if state.body is not None:
             self._end_body(region, by_marker=False)
         elif state.raw is not None:
             self._release()
         elif region.text is Text.NAME:
             self._anomaly("unfinished_call", len(state.held))
-        elif state.held:
-            held, state.held = state.held, ""
-            self._say(region, held)
         region = self._regions[state.region]
         if region.text is Text.REASONING:
             self._speaker.leave_reasoning()
@@ -151,6 +152,9 @@ class Machine:
         elif state.raw is not None:
             self._release()
             self._marker(marker)
+        elif region.to is not None:
+            self._enter(region.to)
+            self._marker(marker)
         else:
             self._say(region, str(marker))
 
@@ -181,6 +185,8 @@ class Machine:
     def _go(self, region: CompiledRegion, on: On) -> None:
         """Follow a marker out of `region`."""
         state = self._state
+        if on.echo:
+            self._say(region, on.marker)
         if on.to != region.name:
             if region.text is Text.REASONING:
                 self._speaker.leave_reasoning()
@@ -206,6 +212,8 @@ class Machine:
                 state.raw = None
         if state.raw is not None and not on.keep:
             state.raw += on.marker
+        if on.certain:
+            state.raw = None
         if state.raw is not None and self._regions[to].text is Text.CONTENT:
             self._release()  # all of it was markup around nothing
         self._enter(to, name)
@@ -408,8 +416,8 @@ class Machine:
             return
         if region.to is not None and not text.isspace():
             self._enter(region.to)
-            region = self._regions[region.to]
-        if region.text is Text.CONTENT:
+            self._text(text)
+        elif region.text is Text.CONTENT:
             self._speaker.content(text)
         elif region.text is Text.REASONING:
             self._speaker.reasoning(text)

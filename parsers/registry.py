@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from parsers.families import deepseek, hermes, llama, qwen
+from parsers.families import deepseek, hermes, json_lists, json_objects, llama, phrases, pythonic, qwen
 from parsers.family import Family, UnknownParserError
 from parsers.grammar import ForModel, ModelFacts, ReasoningGrammar, ToolGrammar
 
@@ -13,6 +13,10 @@ _REASONING: list[ReasoningGrammar | ForModel] = [
     qwen.REASONING,
     deepseek.R1,
     deepseek.V3,
+    pythonic.OLMO3_REASONING,
+    phrases.GRANITE_REASONING,
+    phrases.HUNYUAN_REASONING,
+    json_objects.ERNIE_REASONING,
 ]
 _TOOLS: list[ToolGrammar | ForModel] = [
     hermes.TOOLS,
@@ -20,6 +24,21 @@ _TOOLS: list[ToolGrammar | ForModel] = [
     llama.TOOLS,
     deepseek.V3_TOOLS,
     deepseek.V31_TOOLS,
+    pythonic.PYTHONIC,
+    pythonic.LLAMA4,
+    pythonic.OLMO3,
+    pythonic.LFM2,
+    json_lists.HUNYUAN,
+    json_lists.JAMBA,
+    json_lists.PHI4,
+    json_lists.GRANITE,
+    json_lists.APERTUS,
+    json_lists.XLAM,
+    json_objects.GRANITE4,
+    json_objects.GRANITE_20B,
+    json_objects.ERNIE,
+    json_objects.INTERNLM,
+    json_objects.GIGACHAT3,
 ]
 
 Grammar = ReasoningGrammar | ToolGrammar | ForModel

@@ -110,7 +110,8 @@ def closed(state: PythonText, text: str, at: int, out: list[str]) -> int:
         state.pending = blank + char
         state.mode = PEEK
         return at + 1
-    ends = ("," if top != "d" else "") + (CLOSERS[top] if top else ")") + (":" if top in ("b", "d", "s") else "")
+    ends = CLOSERS[top] if top else ")"
+    ends += ":" if top == "d" else ",:" if top in ("b", "s") else ","
     if char in ends or char.isspace():
         put(state, out, '"')
         state.mode = AFTER
