@@ -96,8 +96,7 @@ class Machine:
         state.finished = True
         region = self._regions[state.region]
         while state.held and state.raw is None and region.text not in (Text.NAME, Text.HEADER):
-            held, state.held = state.held, ""
-            self._say(region, held)
+            self._settle(region)
             region = self._regions[state.region]
         if state.body is not None:
             self._end_body(region, by_marker=False)
@@ -142,8 +141,7 @@ class Machine:
                 self._marker(marker)
                 return
         elif state.held:
-            held, state.held = state.held, ""
-            self._say(region, held)
+            self._settle(region)
             if state.region != region.name:
                 self._marker(marker)
                 return
@@ -181,6 +179,18 @@ class Machine:
             else:
                 text = buffer[start + len(marker) :]
                 self._go(region, region.on[marker])
+
+    def _settle(self, region: CompiledRegion) -> None:
+        """No text follows the piece of a marker that is held: it is a shorter marker, or text."""
+        state = self._state
+        held, state.held = state.held, ""
+        start, marker = region.scanner.find(held, last=True)
+        if start:
+            self._say(region, held[:start])
+        if marker is not None and state.region == region.name:
+            start += len(marker)
+            self._go(region, region.on[marker])
+        self._text(held[start:])
 
     def _go(self, region: CompiledRegion, on: On) -> None:
         """Follow a marker out of `region`."""

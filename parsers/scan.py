@@ -16,17 +16,17 @@ class Scanner:
         self._longest = max(map(len, self._markers), default=0)
         self._first = frozenset(marker[0] for marker in self._markers)
 
-    def find(self, text: str, at: int = 0) -> tuple[int, str | None]:
+    def find(self, text: str, at: int = 0, last: bool = False) -> tuple[int, str | None]:
         """The first marker at or after `at` and its position; without one, None and where the undecided end
         begins.
 
         A marker is not reported while the text could still complete a longer one at the same or an earlier
-        position.
+        position; `last`: it cannot.
         """
         if self._pattern is None:
             return len(text), None
         match = self._pattern.search(text, at)
-        open_end = self._open_end(text, at)
+        open_end = len(text) if last else self._open_end(text, at)
         if match is None or open_end <= match.start():
             return open_end, None
         return match.start(), match.group()

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _LITERAL_BEGINS = "\"'([{-0123456789"
 _KEY_END = re.compile(r"\W")
 
-_OPEN, _NAMING, _FIRST, _KEY, _KEY_GAP, _VALUE, _NEXT = range(7)
+_OPEN, _NAMING, _NAMED, _FIRST, _KEY, _KEY_GAP, _VALUE, _NEXT = range(8)
 
 
 class PythonCallState(BodyState, array_like=True):
@@ -114,9 +114,8 @@ class PythonCall:
             said.failed = True
         elif end is None:
             pass
-        elif text[stop] == "(" and _NAME.fullmatch(state.word):
-            state.found, state.word, state.phase = state.word, "", _FIRST
-            return stop + 1
+        elif _NAME.fullmatch(state.word):
+            state.found, state.word, state.phase = state.word, "", _NAMED
         else:
             said.failed = True
         return stop
@@ -124,6 +123,10 @@ class PythonCall:
     def _punctuation(self, state: PythonCallState, text: str, at: int, said: Said) -> int:
         """Between the parts: a parenthesis, a comma, the beginning of a key, an equals sign."""
         char, phase = text[at], state.phase
+        if phase == _NAMED:
+            said.failed = char != "("
+            state.phase = _FIRST
+            return at + (char == "(")
         if phase == _KEY_GAP and char == "=":
             state.phase, state.value = _VALUE, PythonText()
             return at + 1

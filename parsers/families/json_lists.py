@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parsers.bodies import Body
 from parsers.bodies.json_call import JsonCall
 from parsers.bodies.keyed_call import KeyedCall
@@ -91,11 +93,11 @@ APERTUS = ToolGrammar(
     forced="json",
 )
 
-_FENCES = ("```json", "```", "[TOOL_CALLS]", "<tool_call>")
-_ENDS = (On("```", "content"), On("</tool_call>", "content"))
+_FENCE, _CLOSED_FENCE = On("```", "list", tentative=True, as_text=True), On("```", "content", as_text=True)
+_WRAPS = tuple(On(marker, "list", tentative=True) for marker in ("[TOOL_CALLS]", "<tool_call>"))
+_MARKED = (replace(_FENCE, marker="```json"), _FENCE, *_WRAPS)
 _KEYS = ("name", "arguments", "id", "type")
 _THOUGHT = On("</think>", "begin", echo=True)
-_MARKED = tuple(On(marker, "list", tentative=True) for marker in _FENCES)
 
 XLAM = ToolGrammar(
     names=("xlam",),
@@ -115,7 +117,9 @@ XLAM = ToolGrammar(
             JsonCall(("arguments",), certain_by_name=False, first=_KEYS, decoded=True),
             then="items",
         ),
-        "closing": Region(Text.CONTENT, (*_ENDS, *_MARKED[2:]), on_text="content"),
+        "closing": Region(
+            Text.CONTENT, (_CLOSED_FENCE, On("</tool_call>", "content"), *_WRAPS), on_text="content"
+        ),
     },
     forced="json",
 )

@@ -9,12 +9,13 @@ from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, alw
 _FIRST, _NEXT = PythonCall(opening="["), PythonCall(closers=("]",))
 
 
-def _listed(end: str) -> dict[str, Region]:
-    """A list of calls in brackets. `end`: the region behind it."""
+def _listed(*leave: On) -> dict[str, Region]:
+    """A list of calls in brackets, and content behind it. `leave`: markers that end it anywhere."""
+    ends = (On(",", "next", as_text=True), On("]", "content", as_text=True), *leave)
     return {
-        "first": Region(Text.BODY, (), _FIRST, then="between"),
-        "next": Region(Text.BODY, (), _NEXT, then="between", rejected="between"),
-        "between": Region(Text.DROP, (On(",", "next", as_text=True), On("]", end, as_text=True))),
+        "first": Region(Text.BODY, leave, _FIRST, then="between"),
+        "next": Region(Text.BODY, leave, _NEXT, then="between", rejected="between"),
+        "between": Region(Text.DROP, ends),
     }
 
 
@@ -28,7 +29,7 @@ def _at_once(*markers: On) -> Region:
 PYTHONIC = ToolGrammar(
     names=("pythonic",),
     start="begin",
-    regions={"begin": _at_once(), **_listed("content")},
+    regions={"begin": _at_once(), **_listed()},
     forced="json",
 )
 
@@ -38,7 +39,10 @@ LLAMA4 = ToolGrammar(
     names=("llama4_pythonic",),
     start="begin",
     content=(On(_PYTHON, "content"), On(_PYTHON_END, "content")),
-    regions={"begin": _at_once(On(_PYTHON, "begin"), On(_PYTHON_END, "content")), **_listed("content")},
+    regions={
+        "begin": _at_once(On(_PYTHON, "begin"), On(_PYTHON_END, "content")),
+        **_listed(On(_PYTHON_END, "content")),
+    },
     forced="json",
 )
 
