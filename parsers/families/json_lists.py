@@ -7,7 +7,7 @@ from dataclasses import replace
 from parsers.bodies import Body
 from parsers.bodies.json_call import JsonCall
 from parsers.bodies.keyed_call import KeyedCall
-from parsers.grammar import On, Region, Text, ToolGrammar
+from parsers.grammar import On, Region, Signs, Text, ToolGrammar
 
 
 def listed(call: Body, end: str, *, single: bool = False) -> dict[str, Region]:
@@ -34,6 +34,9 @@ _OPEN = On(_CALLS, "list", tentative=True)
 
 HUNYUAN = ToolGrammar(
     names=("hunyuan_a13b",),
+    models="Hunyuan A13B",
+    format="<tool_calls>[{name, arguments}, ...]</tool_calls>",
+    signs=(Signs(template=(_CALLS, "<answer>")),),
     content=(_OPEN, On("<think>", "thought", echo=True, as_text=True)),
     regions={
         **listed(_DECODED, "closing"),
@@ -45,6 +48,9 @@ HUNYUAN = ToolGrammar(
 
 JAMBA = ToolGrammar(
     names=("jamba",),
+    models="Jamba 1.5",
+    format="<tool_calls>[{name, arguments}, ...]</tool_calls>",
+    signs=(Signs(template=(_CALLS,), model_type="jamba"),),
     content=(_OPEN,),
     regions={**listed(_PLAIN, "after"), "after": Region(Text.DROP, (_OPEN, On(_CALLS_END, "after")))},
     needs_special_tokens="with tools",
@@ -56,6 +62,12 @@ _FUNCTOOLS = On("functools[", "items", tentative=True)
 
 PHI4 = ToolGrammar(
     names=("phi4_mini_json",),
+    models="Phi-4 mini",
+    format="functools[{name, arguments}, ...]",
+    signs=(
+        Signs(template=("functools[",)),
+        Signs(template=("<|tool|>", "<|/tool|>"), model_type="phi3"),
+    ),
     content=(_FUNCTOOLS,),
     regions={
         **listed(JsonCall(("arguments", "parameters"), certain_by_name=False), "after"),
@@ -68,6 +80,9 @@ _ARRAYS = tuple(On(marker, "list", tentative=True) for marker in ("<|tool_call|>
 
 GRANITE = ToolGrammar(
     names=("granite",),
+    models="Granite 3",
+    format="<|tool_call|>[{name, arguments}, ...]",
+    signs=(Signs(template=("<|start_of_role|>", "<|tool_call|>")),),
     content=_ARRAYS,
     regions={
         **listed(JsonCall(("arguments",), certain_by_name=True, verbatim=True, decoded=True), "after"),
@@ -84,6 +99,9 @@ _PREFIX, _SUFFIX = "<|tools_prefix|>", "<|tools_suffix|>"
 
 APERTUS = ToolGrammar(
     names=("apertus",),
+    models="Apertus",
+    format="<|tools_prefix|>[{NAME: {...}}, ...]<|tools_suffix|>",
+    signs=(Signs(template=(_PREFIX,)),),
     content=(On(_PREFIX, "list", tentative=True),),
     regions={
         **listed(KeyedCall(), "closing", single=True),
@@ -101,6 +119,9 @@ _THOUGHT = On("</think>", "begin", echo=True)
 
 XLAM = ToolGrammar(
     names=("xlam",),
+    models="xLAM 2",
+    format="[{name, arguments}, ...], bare, fenced or behind a marker",
+    signs=(Signs(template=("single JSON array", "arguments")),),
     start="begin",
     content=(*_MARKED, _THOUGHT),
     regions={

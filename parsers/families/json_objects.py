@@ -1,13 +1,16 @@
 """Calls in single JSON objects behind a marker: Granite 4 and 20B, ERNIE 4.5, InternLM 2, GigaChat 3."""
 
 from parsers.bodies.json_call import JsonCall
-from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, always_open
+from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar, always_open
 
 _CALL, _CALL_END = "<tool_call>", "</tool_call>"
 _PLAIN = JsonCall(("arguments",), certain_by_name=True)
 
 GRANITE4 = ToolGrammar(
     names=("granite4",),
+    models="Granite 4",
+    format="<tool_call>{name, arguments}</tool_call>",
+    signs=(Signs(template=("<|start_of_role|>", _CALL, _CALL_END)),),
     content=(On(_CALL, "call", tentative=True),),
     regions={
         "call": Region(
@@ -26,6 +29,9 @@ _FUNCTION = "<function_call>"
 
 GRANITE_20B = ToolGrammar(
     names=("granite-20b-fc",),
+    models="Granite 20B function calling",
+    format="<function_call> {name, arguments}",
+    signs=(Signs(template=("<function_call>",), lacks=("<tool_call>",)),),
     content=(On(_FUNCTION, "call", tentative=True),),
     regions={
         "call": Region(Text.BODY, (), _PLAIN, then="between", rejected="between"),
@@ -36,6 +42,9 @@ GRANITE_20B = ToolGrammar(
 
 ERNIE = ToolGrammar(
     names=("ernie45",),
+    models="ERNIE 4.5",
+    format="<tool_call>{name, arguments}</tool_call>",
+    signs=(Signs(template=("<response>", _CALL)),),
     content=(On(_CALL, "call", tentative=True),),
     regions={
         "call": Region(Text.BODY, (On(_CALL_END, "between"),), _PLAIN, then="between", rejected="between"),
@@ -48,6 +57,9 @@ _RESPONSE_ENDS = ("\n</response>\n", "\n</response>", "</response>\n", "</respon
 
 ERNIE_REASONING = ReasoningGrammar(
     names=("ernie45",),
+    models="ERNIE 4.5",
+    format="...</think><response>...</response>",
+    signs=(Signs(template=("<response>", "</think>")),),
     start="<think>",
     end="</think>",
     initial=always_open,
@@ -63,6 +75,12 @@ _ACTION = On("<|action_start|>", "action", tentative=True)
 
 INTERNLM = ToolGrammar(
     names=("internlm",),
+    models="InternLM 2",
+    format="<|action_start|><|plugin|>{name, parameters}<|action_end|>",
+    signs=(
+        Signs(template=("<|action_start|>", "<|plugin|>")),
+        Signs(tokens=("<|action_start|>", "<|plugin|>")),
+    ),
     content=(_ACTION,),
     regions={
         "action": Region(Text.DROP, (On("<|plugin|>", "call"),)),
@@ -86,6 +104,9 @@ _SEPARATOR = On("<|message_sep|>", "after")
 
 GIGACHAT3 = ToolGrammar(
     names=("gigachat3",),
+    models="GigaChat 3",
+    format="<|function_call|>{name, arguments}",
+    signs=(Signs(template=("<|role_sep|>", "function call")),),
     content=(*_SPELLINGS, _SEPARATOR),
     regions={
         "call": Region(Text.BODY, (_SEPARATOR,), _PLAIN, then="after"),

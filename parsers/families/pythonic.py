@@ -4,7 +4,7 @@ Prose that begins with a bracket is sent as soon as it can be no call.
 """
 
 from parsers.bodies.python_call import PythonCall
-from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, always_open
+from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar, always_open
 
 _FIRST, _NEXT = PythonCall(opening="["), PythonCall(closers=("]",))
 
@@ -28,6 +28,9 @@ def _at_once(*markers: On) -> Region:
 
 PYTHONIC = ToolGrammar(
     names=("pythonic",),
+    models="Llama 3.2, ToolACE",
+    format="[NAME(key='value'), ...]",
+    signs=(Signs(template=("[func_name1(params_name1",), lacks=("<|python_start|>",)),),
     start="begin",
     regions={"begin": _at_once(), **_listed()},
     forced="json",
@@ -37,6 +40,9 @@ _PYTHON, _PYTHON_END = "<|python_start|>", "<|python_end|>"
 
 LLAMA4 = ToolGrammar(
     names=("llama4_pythonic",),
+    models="Llama 4",
+    format="<|python_start|>[NAME(key='value'), ...]<|python_end|>",
+    signs=(Signs(template=("[func_name1(params_name1",), tokens=("<|python_start|>", "<|python_end|>")),),
     start="begin",
     content=(On(_PYTHON, "content"), On(_PYTHON_END, "content")),
     regions={
@@ -51,6 +57,9 @@ _LINE = PythonCall(closers=(_CALLS_END,))
 
 OLMO3 = ToolGrammar(
     names=("olmo3",),
+    models="OLMo 3",
+    format="<function_calls>NAME(key='value')</function_calls>, a call a line",
+    signs=(Signs(template=("<function_calls>",), model_type="olmo3"),),
     content=(On(_CALLS, "first", tentative=True),),
     regions={
         "first": Region(Text.BODY, (), PythonCall(), then="between"),
@@ -64,13 +73,24 @@ OLMO3 = ToolGrammar(
     forced="json",
 )
 
-OLMO3_REASONING = ReasoningGrammar(names=("olmo3",), start="<think>", end="</think>", initial=always_open)
+OLMO3_REASONING = ReasoningGrammar(
+    names=("olmo3",),
+    models="OLMo 3",
+    format="<think>...</think>, spelled with ordinary tokens",
+    signs=(Signs(template=("<think>",), model_type="olmo3"),),
+    start="<think>",
+    end="</think>",
+    initial=always_open,
+)
 
 _START, _END = "<|tool_call_start|>", "<|tool_call_end|>"
 _LEAVE = (On(_END, "content"),)
 
 LFM2 = ToolGrammar(
     names=("lfm2",),
+    models="LFM2",
+    format="<|tool_call_start|>[NAME(key='value'), ...]<|tool_call_end|>",
+    signs=(Signs(tokens=(_START, _END)),),
     content=(On(_START, "first", tentative=True),),
     regions={
         "first": Region(Text.BODY, _LEAVE, PythonCall(opening="[", positional=True), then="between"),
