@@ -50,6 +50,7 @@ ERNIE = ToolGrammar(
         "call": Region(Text.BODY, (On(_CALL_END, "between"),), _PLAIN, then="between", rejected="between"),
         "between": Region(Text.DROP, (On(_CALL_END, "between"), On(_CALL, "call"))),
     },
+    strip=True,
     forced="json",
 )
 
