@@ -79,7 +79,7 @@ class PythonCall:
             said.failed = True
             return False
         if state.phase == _VALUE:
-            python_text.cut(state.value, said.arguments)
+            said.unfinished += python_text.cut(state.value, said.arguments)
         said.unfinished += len(state.word)
         return False
 

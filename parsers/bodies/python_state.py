@@ -39,7 +39,7 @@ class PythonText(msgspec.Struct, array_like=True):
     @property
     def certain(self) -> bool:
         """Whether what was read begins a literal, for sure."""
-        return bool(self.stack) or self.mode in (QUOTE, STRING, CLOSED, PEEK, DIGITS, AFTER)
+        return bool(self.stack) or self.mode in (QUOTE, STRING, CLOSED, PEEK, DIGITS, AFTER, SKIP)
 
 
 def put(state: PythonText, out: list[str], text: str) -> None:

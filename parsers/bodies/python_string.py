@@ -129,7 +129,7 @@ def peek(state: PythonText, text: str, at: int, out: list[str]) -> int:
     if room and (char.isspace() or char.isalnum() or char == "_"):
         state.pending += char
         return at + 1
-    if (char == ")" if not key else char == "=") or (char == "*" and not key):
+    if (char == "=" and key.strip().isidentifier()) or (char in ")*" and not key):
         put(state, out, '"')
         state.done = True
     else:

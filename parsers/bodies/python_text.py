@@ -67,19 +67,23 @@ def feed(state: PythonText, text: str, out: list[str], at: int = 0) -> int:
     return at
 
 
-def cut(state: PythonText, out: list[str]) -> None:
-    """The output ended: say what is held back, as far as it is sure."""
+def cut(state: PythonText, out: list[str]) -> int:
+    """The output ended: say what is held back, as far as it is sure. Returns how much of it is not."""
+    said = ""
     if state.mode == WORD:
-        put(state, out, _number(state.pending) or "")
+        said = _number(state.pending) or ""
     elif state.mode == STRING and len(state.quote) == 3 and not state.pending.startswith("\\"):
-        put(state, out, escaped(state.pending))
+        said = escaped(state.pending)
+    put(state, out, said)
     held = state.held
     for at in reversed(state.holes):
         if state.stack[-1:] == "b":
             held = held[:at] + "{" + held[at:]
         state.stack = state.stack[:-1]
     out.append(held)
+    unsaid = 0 if said else len(state.pending.strip())
     state.held = state.pending = ""
+    return unsaid
 
 
 def _value(state: PythonText, text: str, at: int, out: list[str]) -> int:

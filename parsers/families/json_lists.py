@@ -37,8 +37,14 @@ HUNYUAN = ToolGrammar(
     models="Hunyuan A13B",
     format="<tool_calls>[{name, arguments}, ...]</tool_calls>",
     signs=(Signs(template=(_CALLS, "<answer>")),),
-    content=(_OPEN, On("<think>", "thought", echo=True, as_text=True)),
+    start="begin",
+    content=(_OPEN,),
     regions={
+        "begin": Region(
+            Text.CONTENT,
+            (_OPEN, On("<think>", "thought", echo=True, as_text=True)),
+            on_text="content",
+        ),
         **listed(_DECODED, "closing"),
         "closing": Region(Text.DROP, (On(_CALLS_END, "content"), _OPEN)),
         "thought": Region(Text.CONTENT, (On("</think>", "content", echo=True, as_text=True),)),
