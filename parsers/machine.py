@@ -7,7 +7,7 @@ one (bounded by `max_undecided`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -326,7 +326,9 @@ class Machine:
         state = self._state
         assert region.body is not None
         said = Said()
-        types = self._context.types.get(state.body.name or "", {})
+        types: Mapping[str, Any] = self._context.types
+        if state.body.name is not None or not region.region.known_names:
+            types = types.get(state.body.name or "", {})
         piece, rest = text, ""
         if not state.open:  # the limit is met at the same character whatever the chunks
             undecided = state.unsure if state.raw is None else len(state.raw)

@@ -48,7 +48,8 @@ class JsonCall:
     `first`: keys with which a call begins, where any other first key says that the object is an answer.
     `name_key`, `id_key`: keys of the function's name and of the call's own id. `verbatim`: arguments are
     passed on as they came, typed by the schema (`json_typed`), not in `json.dumps` form. `decoded`: arguments
-    that are a string are JSON written into a string, and its text is passed on.
+    that are a string are JSON written into a string, and its text is passed on. `known`: the name of one of
+    the request's tools makes a call certain (in a region that has `known_names`).
     """
 
     arguments: tuple[str, ...]
@@ -58,6 +59,7 @@ class JsonCall:
     id_key: str | None = None
     verbatim: bool = False
     decoded: bool = False
+    known: bool = False
 
     state_type = JsonCallState
 
@@ -185,14 +187,14 @@ class JsonCall:
                 if state.phase == _NAME:
                     state.found = _text(state.key)
                     said.failed = not state.found
-                    self._announce(state, said)
+                    self._announce(state, said, self.known and state.found in types)
                 elif state.phase == _ID:
                     state.id = _text(state.key) or None
                 state.phase = _NEXT
         return at
 
-    def _announce(self, state: JsonCallState, said: Said) -> None:
-        if state.name is None and state.found and (state.started or self.certain_by_name):
+    def _announce(self, state: JsonCallState, said: Said, known: bool = False) -> None:
+        if state.name is None and state.found and (state.started or self.certain_by_name or known):
             state.name = state.found
             said.id = state.id
             if state.early and not self.verbatim:
@@ -211,7 +213,7 @@ class JsonCall:
         state.early = ""
 
     def _end(self, state: JsonCallState, said: Said) -> None:
-        if not state.found or not (state.started or self.certain_by_name):
+        if not state.found or not (state.name or state.started or self.certain_by_name):
             said.failed = True
             return
         self._announce(state, said)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from parsers.bodies import BodyState, Said, python_text
-from parsers.bodies.python_state import RAW, STRING, VALUE, PythonText
+from parsers.bodies.python_state import QUOTE, RAW, STRING, VALUE, PythonText
 
 _LONGEST_WORD = 256
 _NAME_END = re.compile(r"[^\w.]")
@@ -54,7 +54,8 @@ class PythonCall:
         return PythonCallState()
 
     def literal(self, state: PythonCallState) -> bool:
-        return state.phase == _VALUE and state.value.mode == STRING
+        value = state.value
+        return state.phase == _VALUE and (value.mode == STRING or (value.mode == QUOTE and not value.pending))
 
     def feed(self, state: PythonCallState, text: str, types: Mapping[str, Any], said: Said) -> int:
         at, size = 0, len(text)

@@ -141,12 +141,14 @@ XLAM = ToolGrammar(
         "first": Region(
             Text.BODY,
             (),
-            JsonCall(("arguments",), certain_by_name=False, first=_KEYS, decoded=True),
+            JsonCall(("arguments",), certain_by_name=False, first=_KEYS, decoded=True, known=True),
             then="items",
+            known_names=True,
         ),
         "closing": Region(
             Text.CONTENT, (_CLOSED_FENCE, On("</tool_call>", "content"), *_WRAPS), on_text="content"
         ),
     },
+    typed=True,
     forced="json",
 )

@@ -103,13 +103,16 @@ _SPELLINGS = (
 )
 _SEPARATOR = On("<|message_sep|>", "after")
 
+# The second spelling is words of the language, so it is looked for only where no text stands before it.
 GIGACHAT3 = ToolGrammar(
     names=("gigachat3",),
     models="GigaChat 3",
     format="<|function_call|>{name, arguments}",
     signs=(Signs(template=("<|role_sep|>", "function call")),),
-    content=(*_SPELLINGS, _SEPARATOR),
+    start="begin",
+    content=(_SPELLINGS[0], _SEPARATOR),
     regions={
+        "begin": Region(Text.CONTENT, (*_SPELLINGS, _SEPARATOR), on_text="content"),
         "call": Region(Text.BODY, (_SEPARATOR,), _PLAIN, then="after"),
         "after": Region(Text.DROP, (*_SPELLINGS, _SEPARATOR)),
     },
