@@ -67,7 +67,7 @@ class PythonCall:
                 at = self._naming(state, text, at, said)
             elif phase == _KEY:
                 at = self._key(state, text, at, said)
-            elif text[at].isspace():
+            elif text[at].isspace() and not (phase == _NAMED and text[at] == "\n"):
                 at += 1
             elif phase == _OPEN:
                 at = self._open(state, text, at, said)
@@ -79,7 +79,9 @@ class PythonCall:
         if state.name is None:
             said.failed = True
             return False
-        if state.phase == _VALUE:
+        if state.phase == _VALUE and state.word:
+            said.unfinished += len(state.value.pending)
+        elif state.phase == _VALUE:
             said.unfinished += python_text.cut(state.value, said.arguments)
         said.unfinished += len(state.word)
         return False
