@@ -218,7 +218,7 @@ def coerce(text: str, node: Node) -> str:
 
 
 def read(text: str, node: Node) -> str:
-    """The JSON text of a value that the model wrote as JSON, typed by the schema; anything else is a string."""
+    """The JSON text of a value that the model wrote as JSON, typed by the schema; anything else is text."""
     found, value = _load(text)
     return _dump(retype(value if found else text, node))
 
