@@ -80,6 +80,11 @@ class Family:
         return self.tools.structural_tag if self.tools and self.enforces_tags else None
 
     @property
+    def answer_tag(self) -> TagModel | None:
+        """What frames a format that the user asked for (contract B.4.4)."""
+        return self.structural_tag or (self.reasoning.structural_tag if self.reasoning else None)
+
+    @property
     def forces_json(self) -> bool:
         """Whether the answer to a required or named choice is constrained to plain JSON (contract B.4.3)."""
         tools = self.tools
@@ -100,9 +105,10 @@ class Family:
 
     def spaces_between_special_tokens(self, tools: bool, tool_choice: str | None) -> bool | None:
         """What render sets `spaces_between_special_tokens` to, or None to leave it (contract B.4.4)."""
-        if self.tools is None or (self.reasoning is None and not (tools and tool_choice != "none")):
+        if self.reasoning is None and not (tools and tool_choice != "none"):
             return None
-        return self.tools.spaces_between_special_tokens
+        parts = [part.spaces_between_special_tokens for part in (self.reasoning, self.tools) if part]
+        return False if False in parts else None
 
     def prompt_verdict(
         self,

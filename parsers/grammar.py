@@ -201,7 +201,8 @@ class ReasoningGrammar:
     characters that are dropped where content begins. `lead`: text that stands before the output. `empty`: an
     empty section is "" in the message, not null. `explicit_count`: only tokens after a start marker in the
     output count as reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes
-    the content of an answer that has none. `models`, `format`, `signs`, `framing`: as a ToolGrammar has them.
+    the content of an answer that has none. `structural_tag`, `spaces_between_special_tokens`, `models`,
+    `format`, `signs`, `framing`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
 
     names: tuple[str, ...]
@@ -224,6 +225,8 @@ class ReasoningGrammar:
     empty: bool = False
     explicit_count: bool = False
     promotes: Callable[[Mapping[str, Any]], bool] | None = None
+    structural_tag: TagModel | None = None
+    spaces_between_special_tokens: bool | None = None
     needs_special_tokens: bool = False
     required_tokens: tuple[str, ...] = ()
     models: str = ""
