@@ -157,7 +157,8 @@ class ToolGrammar:
     in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what
     render sets it to, None leaves it. `required_tokens`: markers that must be one vocabulary token, else the
     server does not start. `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a
-    request with tools must not ask for, as kinds of tool choice or "strict". `models`, `format`: for people,
+    request with tools must not ask for: "required", "named", "untagged named" (a name that no structural tag
+    enforces), "strict", "one call". `models`, `format`: for people,
     whose calls these are and what they look like. `signs`: by what `auto` recognises such a model. `framing`:
     name of a framing that reasoning and calls share; such a grammar goes only with its like.
     """
