@@ -51,11 +51,13 @@ def tool_constraint(
     """What the request's tools and the family's framing demand, or None where `requested` stands (contract
     B.4.4).
 
-    Raises ApiError 400 for tools that no constraint can hold together.
+    Raises ApiError 400 for tools that no constraint can hold together, and for what no family of this kind
+    can promise.
     """
     kind, model = tool_choice_kind(request), family.structural_tag
     if not tools or kind is None or kind == "none":
-        return _framed(model, requested)
+        return _framed(family.answer_tag, requested)
+    _check_refused(request, tools, family)
     forced = named_function(request) if kind == "named" else None
     parallel = request.parallel_tool_calls is not False
     if kind != "auto" and family.tools is not None and family.tools.call_array:
@@ -81,7 +83,38 @@ def tool_constraint(
         parallel=parallel,
         alternative=alternative,
     )
-    return _framed(model, requested) if tag is None else _tagged(tag)
+    return _framed(family.answer_tag, requested) if tag is None else _tagged(tag)
+
+
+def _check_refused(request: ChatCompletionRequest, tools: list[dict[str, Any]], family: Family) -> None:
+    """Raises ApiError 400 for what the family's format cannot be made to keep to."""
+    refuses, kind = family.tools.refuses if family.tools else (), tool_choice_kind(request)
+    if "untagged named" in refuses and kind == "named" and family.structural_tag is None:
+        raise rule_error(
+            "Named tool choice for Kimi K3 requires strict tool calling (VLLM_ENFORCE_STRICT_TOOL_CALLING) "
+            "so the XTML structural tag can force the call. Otherwise use `tool_choice` set to "
+            '"auto", "required", or "none".',
+            "tool_choice",
+            value=f"function=ChatCompletionNamedFunction(name={named_function(request)!r}) type='function'",
+        )
+    strict = any(tool["function"].get("strict") is True for tool in tools)
+    for word, asked, what, param in (
+        ("required", kind == "required", "required tool choice", "tool_choice"),
+        ("named", kind == "named", "named tool choice", "tool_choice"),
+        ("strict", strict, "strict tools", "tools"),
+        (
+            "one call",
+            request.parallel_tool_calls is False,
+            "parallel_tool_calls=False",
+            "parallel_tool_calls",
+        ),
+    ):
+        if word in refuses and asked:
+            raise rule_error(
+                f"response_template parsing cannot guarantee {what} without a format-compatible structural "
+                "grammar",
+                param,
+            )
 
 
 def _framed(model: TagModel | None, requested: Constraint | None) -> Constraint | None:

@@ -9,12 +9,28 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from parsers import build, tool_parser_names
+from parsers import ModelFacts, build, reasoning_parser_names, tool_parser_names
 from parsers.tags import StrictLevel
 from renderd.render import Renderer, RenderOptions
-from tests.render.support import HELLO, Json, model
+from renderd.wire.errors import ApiError
+from tests.render.support import HELLO, Json, model, recorded
 
 RECORDED: Json = json.loads((Path(__file__).parent / "data" / "choices.json").read_text(encoding="utf-8"))
+
+
+FACTS = ModelFacts(
+    is_token=lambda text: True,
+    tokenizer_config={
+        "response_template": {
+            "start_anchor": "<|im_start|>assistant\n",
+            "fields": {
+                "thinking": {"open": "<think>", "close": "</think>"},
+                "content": {},
+                "tool_calls": {"open": "<tool_call>", "close": "</tool_call>", "content": "json"},
+            },
+        }
+    },
+)
 
 
 @cache
@@ -62,3 +78,30 @@ def test_choices(tools: str) -> None:
         assert params.get("skip_special_tokens", True) is not kept, f"{tools}: {case}"
         spaces = params.get("spaces_between_special_tokens", True)
         assert spaces is want["spaces_between_special_tokens"], f"{tools}: {case}"
+
+
+CONSTRAINTS = list(recorded("constraints.jsonl"))
+PAIRS = sorted({(case["reasoning"] or "", case["tools"] or "") for case in CONSTRAINTS})
+KNOWN = ({"", *reasoning_parser_names()}, {"", *tool_parser_names()})
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "tools"), [pair for pair in PAIRS if pair[0] in KNOWN[0] and pair[1] in KNOWN[1]]
+)
+def test_constraints(reasoning: str, tools: str) -> None:
+    """Schemas of every kind, what users ask for beside tools, and what is refused."""
+    for case in CONSTRAINTS:
+        if (case["reasoning"] or "", case["tools"] or "") != (reasoning, tools):
+            continue
+        family = build(case["reasoning"], case["tools"], FACTS, case.get("enforced", True))
+        api = Renderer(model(), family, RenderOptions())
+        body = json.dumps({**HELLO, **case["request"]}).encode()
+        try:
+            params = json.loads(api.chat(body, None))["sampling_params"]
+        except ApiError as error:
+            got: Json = {"message": error.message, "type": error.type, "param": error.param}
+            assert got == case.get("error"), case["request"]
+            continue
+        assert json.dumps(constraint(params)) == json.dumps(case.get("constraint")), case["request"]
+        for flag in ("skip_special_tokens", "spaces_between_special_tokens"):
+            assert params.get(flag, True) is case[flag], case["request"]
