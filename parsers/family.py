@@ -38,7 +38,7 @@ class Family:
         self.reasoning = reasoning
         self.tools = tools
         self.enforces_tags = enforces_tags
-        self._tables: dict[tuple[bool, bool, str, frozenset[str]], Table] = {}
+        self._tables: dict[tuple[bool, bool, str, bool, frozenset[str]], Table] = {}
 
     @property
     def has_reasoning(self) -> bool:
@@ -209,57 +209,65 @@ class Family:
         return next((part.channels for part in (self.reasoning, self.tools) if part and part.channels), None)
 
     def _table(self, context: RequestContext, token_markers: frozenset[str]) -> Table:
-        key = (context.reasoning != "off", context.tools, context.json, token_markers)
+        key = (context.reasoning != "off", context.tools, context.json, context.forced, token_markers)
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = self._compile(*key)
         return table
 
-    def _compile(self, reasoning: bool, tools: bool, form: str, token_markers: frozenset[str]) -> Table:
+    def _compile(
+        self, reasoning: bool, tools: bool, form: str, forced: bool, token_markers: frozenset[str]
+    ) -> Table:
         part, grammar = self.reasoning, self.tools
         content = grammar or part
         regions = {}
-        for name, region in self._regions(reasoning, tools, form).items():
+        for name, region in self._regions(reasoning, tools, form, forced).items():
             owner = part if name == "reasoning" else content
             absorbs = owner is not None and owner.absorbs
             regions[name] = CompiledRegion(name, region, token_markers, absorbs)
         channels = self._channels
         return Table(
             regions,
-            start=part.begin if reasoning and part and part.begin else self._start(tools, form),
+            start=part.begin if reasoning and part and part.begin else self._start(tools, form, forced),
             strip=grammar is not None and grammar.strip,
             empty=part is not None and part.empty,
             counted=(part.start, part.end) if reasoning and part and part.explicit_count else None,
-            strip_reasoning=part is not None and part.strip,
+            strip_reasoning=(part is not None and part.strip) or (channels is not None and channels.trims),
             skip=part.skip if part else "",
             lead=part.lead if part else "",
             separator=channels.separator if channels else "",
+            trims=channels is not None and channels.trims,
         )
 
-    def _start(self, tools: bool, form: str) -> str:
+    def _start(self, tools: bool, form: str, forced: bool) -> str:
         """The region in which content begins."""
         if form:
             return form
         channels = self._channels
         if channels is not None:
             return channels.start
-        return self.tools.start if tools and self.tools else "content"
+        if not tools or self.tools is None:
+            return "content"
+        return (self.tools.forced_start if forced else None) or self.tools.start
 
-    def _regions(self, reasoning: bool, tools: bool, form: str) -> dict[str, Region]:
+    def _regions(self, reasoning: bool, tools: bool, form: str, forced: bool = False) -> dict[str, Region]:
         part = self.reasoning if reasoning else None
         if self._channels is not None:
             regions = dict(self._channels.regions)
-            if self.reasoning is None:
+            if self.tools is None:
+                regions |= self._channels.toolless
+            if self.reasoning is None and not self._channels.told:
                 for name, region in regions.items():
                     if region.text is Text.REASONING:
                         regions[name] = replace(region, text=Text.DROP)
             return regions | (dict(FORCED_REGIONS) if form else {})
         grammar = self.tools if tools else None
-        absorbed = self.reasoning and self._absorbs and (reasoning or self.tools)
+        kept = self.reasoning is not None and self.reasoning.off_is_text and not reasoning
+        absorbed = self.reasoning and self._absorbs and (reasoning or self.tools) and not kept
         ons = {
             on.marker: on for on in (*(grammar.content if grammar else ()), *(part.content if part else ()))
         }
-        if self.reasoning and absorbed:
+        if self.reasoning and absorbed and self.reasoning.end:
             ons.setdefault(self.reasoning.end, On(self.reasoning.end, "content"))
         regions = {
             "content": Region(Text.CONTENT, tuple(ons.values())),
@@ -267,9 +275,9 @@ class Family:
             **(FORCED_REGIONS if form else {}),
         }
         if part:
-            first = self._start(tools, form)
+            first = self._start(tools, form, forced)
             again = tuple(On(marker, "reasoning") for marker in (part.start, *part.other_starts) if marker)
-            over = tuple(On(marker, first) for marker in (part.end, *part.other_ends))
+            over = tuple(On(marker, first) for marker in (part.end, *part.other_ends) if marker)
             calls = tuple(On(marker, first, keep=True) for marker in part.ends)
             regions |= part.regions
             if part.begin:

@@ -77,6 +77,8 @@ class Region:
     `typed` grammar). What turned out to be none is released as content where its opener was tentative,
     else dropped, and `rejected` follows. A header is always tentative. A body with `known_names` is
     given the types of all functions until it knows its own.
+
+    `counts`: tokens of the region are reasoning tokens though its text is none.
     """
 
     text: Text
@@ -89,6 +91,7 @@ class Region:
     begins: Callable[[str], bool] | None = None
     known_names: bool = False
     rejected: str = "content"
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,18 @@ class Channels:
 
     Both grammars of such a family name the same channels. `start`: the region of the first token, where the
     prompt does not leave reasoning open. The region "reasoning" is dropped text where no reasoning parser is
-    configured; where no tool parser is, its calls are events that no message shows. `separator`: text between
-    two sections of reasoning, and between two of content.
+    configured, unless it is `told`; where no tool parser is, the regions of `toolless` take the place of
+    others, and what calls are left are events that no message shows. `separator`: text between two sections
+    of reasoning, and between two of content. `trims`: whitespace at the end of sections is dropped, and where
+    reasoning begins.
     """
 
     start: str
     regions: Mapping[str, Region]
     separator: str = ""
+    trims: bool = False
+    told: bool = False
+    toolless: Mapping[str, Region] = field(default_factory=dict)
 
 
 def always_open(_kwargs: Mapping[str, Any]) -> Initial:
@@ -152,7 +160,8 @@ class ToolGrammar:
     to a required or named choice is (contract B.4.4, H.5): "json", a bare array of calls or the arguments
     alone; "tag", the family's markup while a structural tag can be enforced, else JSON; "markup", always the
     family's markup. `call_array`: such a choice is constrained to a JSON array of `{name, arguments}`
-    objects, unless the user has a constraint of their own. `call_ids`: how ids are made where the model gives
+    objects, unless the user has a constraint of their own. `forced_start`: the region in which the answer to
+    such a choice begins. `call_ids`: how ids are made where the model gives
     none: "hashed", or "nine" letters and digits. `needs_special_tokens`: when render must keep special tokens
     in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what
     render sets it to, None leaves it. `required_tokens`: markers that must be one vocabulary token, else the
@@ -173,6 +182,7 @@ class ToolGrammar:
     typed: bool = False
     forced: Literal["json", "tag", "markup"] = "tag"
     call_array: bool = False
+    forced_start: str | None = None
     call_ids: Literal["hashed", "nine"] = "hashed"
     needs_special_tokens: Literal["always", "with tools", "never"] = "never"
     spaces_between_special_tokens: bool | None = None
@@ -202,8 +212,9 @@ class ReasoningGrammar:
     characters that are dropped where content begins. `lead`: text that stands before the output. `empty`: an
     empty section is "" in the message, not null. `explicit_count`: only tokens after a start marker in the
     output count as reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes
-    the content of an answer that has none. `structural_tag`, `spaces_between_special_tokens`, `models`,
-    `format`, `signs`, `framing`: as a ToolGrammar has them; of the tag only how it frames an answer.
+    the content of an answer that has none. `off_is_text`: where reasoning is off, its markers are text, stray
+    ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
+    `framing`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
 
     names: tuple[str, ...]
@@ -228,6 +239,7 @@ class ReasoningGrammar:
     promotes: Callable[[Mapping[str, Any]], bool] | None = None
     structural_tag: TagModel | None = None
     spaces_between_special_tokens: bool | None = None
+    off_is_text: bool = False
     needs_special_tokens: bool = False
     required_tokens: tuple[str, ...] = ()
     models: str = ""

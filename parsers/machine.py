@@ -197,10 +197,10 @@ class Machine:
         state = self._state
         if on.echo:
             self._say(region, on.marker)
-        if on.to != region.name:
+        if region.text in (Text.REASONING, Text.CONTENT) and self._regions[on.to].text is not region.text:
             if region.text is Text.REASONING:
                 self._speaker.leave_reasoning()
-            elif region.text is Text.CONTENT:
+            else:
                 self._speaker.leave_content()
         if on.tentative and state.raw is None:
             state.raw = ""
@@ -212,7 +212,7 @@ class Machine:
                     state.held += on.marker
                 self._reject(region)
                 if on.keep:
-                    self._text(on.marker)
+                    self._again(region, on)
                 return
             state.held = ""
             name, to = route.name, route.to
@@ -232,7 +232,14 @@ class Machine:
             if following.body is None and on.marker in following.on:
                 self._go(following, following.on[on.marker])
             else:
-                self._text(on.marker)
+                self._again(region, on)
+
+    def _again(self, region: CompiledRegion, on: On) -> None:
+        """Read a marker of `region` again, as the token or the text that it was."""
+        if on.marker in region.tokens:
+            self._marker(on.marker)
+        else:
+            self._text(on.marker)
 
     def _enter(self, name: str, function: str | None = None) -> None:
         state = self._state
@@ -250,7 +257,7 @@ class Machine:
         state = self._state
         counted = self._table.counted
         if counted is None:
-            if region.text is Text.REASONING and not (type(lexeme) is Marker and lexeme in region.on):
+            if region.counts and not (type(lexeme) is Marker and lexeme in region.on):
                 state.reasoning_tokens += 1
         elif type(lexeme) is Marker and lexeme in counted:
             state.counting = lexeme == counted[0]

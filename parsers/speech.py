@@ -51,6 +51,8 @@ class Speaker:
         if speech.left_reasoning and text:
             speech.left_reasoning = False
             text = self._table.separator + text
+        if self._table.trims and not speech.reasoned:
+            text = text.lstrip()
         if self._table.strip_reasoning:
             text, speech.pause = self._split(speech.pause, text)
         if not text:
@@ -74,12 +76,12 @@ class Speaker:
         if speech.left_content:
             speech.left_content = False
             text = table.separator + text
-        if self._context.asked or speech.pledge is not None:
-            if table.strip or not speech.said:
+        if self._context.asked or speech.pledge is not None or table.trims:
+            if table.strip or table.trims or not speech.said:
                 text, speech.blank = self._split(speech.blank, text)
             else:
                 text, speech.blank = speech.blank + text, ""
-            if not table.strip and text:
+            if not (table.strip or table.trims) and text:
                 text += speech.blank
                 speech.blank = ""
         if text:
@@ -99,6 +101,8 @@ class Speaker:
 
     def leave_content(self) -> None:
         """A section of the answer ended, and more of it may follow."""
+        if self._table.trims:
+            self.speech.blank = ""
         self.speech.left_content = bool(self._table.separator) and not self.speech.silent
 
     def call(self) -> None:
@@ -112,6 +116,8 @@ class Speaker:
         """The output ended. `idle`: no parser did anything to it."""
         speech = self.speech
         speech.pause = ""
+        if self._table.trims:
+            speech.blank = ""
         if speech.pledge:
             self.events.append(Content(speech.pledge))
             speech.blank = ""

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from parsers.bodies import Body
-from parsers.grammar import On, Region
+from parsers.grammar import On, Region, Text
 from parsers.scan import Scanner
 
 
@@ -40,7 +40,19 @@ class CompiledRegion:
     `absorbs`: special tokens are deleted.
     """
 
-    __slots__ = ("absorbs", "body", "name", "on", "region", "scanner", "text", "then", "to")
+    __slots__ = (
+        "absorbs",
+        "body",
+        "counts",
+        "name",
+        "on",
+        "region",
+        "scanner",
+        "text",
+        "then",
+        "to",
+        "tokens",
+    )
 
     def __init__(self, name: str, region: Region, token_markers: frozenset[str], absorbs: bool) -> None:
         self.name = name
@@ -49,7 +61,9 @@ class CompiledRegion:
         self.body: Body | None = region.body
         self.then = region.then
         self.to = region.on_text
+        self.counts = region.counts or region.text is Text.REASONING
         self.on: dict[str, On] = {on.marker: on for on in region.on}
+        self.tokens = frozenset(on.marker for on in region.on if not on.as_text) & token_markers
         self.scanner = Scanner(
             tuple(on.marker for on in region.on if on.as_text or on.marker not in token_markers)
         )
@@ -61,8 +75,8 @@ class Table(NamedTuple):
 
     `start`: where content begins. `strip`: whitespace before a call is dropped; `strip_reasoning`: at the
     end of the reasoning. `empty`: an empty reasoning section is said. `counted`: the markers between which
-    tokens count as reasoning tokens; None if those of the reasoning region do. `skip`, `lead`, `separator`:
-    of the grammars.
+    tokens count as reasoning tokens; None if those of the reasoning region do. `skip`, `lead`, `separator`,
+    `trims`: of the grammars.
     """
 
     regions: Mapping[str, CompiledRegion]
@@ -74,3 +88,4 @@ class Table(NamedTuple):
     skip: str = ""
     lead: str = ""
     separator: str = ""
+    trims: bool = False
