@@ -71,8 +71,8 @@ def _shows(model: ModelFacts, signs: Signs) -> bool:
 
 
 def _weight(signs: Signs) -> tuple[int, int]:
-    """How much signs say: their number, what must be absent included, then their length."""
-    texts = (*signs.template, *signs.lacks, *signs.tokens, *([signs.model_type] if signs.model_type else []))
+    """How much signs say: their number, then their length. What must be absent says nothing by itself."""
+    texts = (*signs.template, *signs.tokens, *([signs.model_type] if signs.model_type else []))
     return len(texts), sum(map(len, texts))
 
 

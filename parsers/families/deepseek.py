@@ -3,7 +3,16 @@
 from dataclasses import replace
 
 from parsers.bodies.raw_json import RawJson
-from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, always_open, off_unless_enabled
+from parsers.grammar import (
+    On,
+    ReasoningGrammar,
+    Region,
+    Signs,
+    Text,
+    ToolGrammar,
+    always_open,
+    off_unless_enabled,
+)
 from parsers.tags import DEEPSEEK_V3_TAG, DEEPSEEK_V31_TAG
 
 R1 = ReasoningGrammar(
@@ -14,9 +23,18 @@ R1 = ReasoningGrammar(
     empty=True,
     explicit_count=True,
     required_tokens=("<think>", "</think>"),
+    models="DeepSeek R1",
+    format="<think>...</think>",
+    signs=(Signs(template=("<｜Assistant｜>", "</think>"), lacks=("thinking",)),),
 )
 
-V3 = replace(R1, names=("deepseek_v3",), initial=off_unless_enabled)
+V3 = replace(
+    R1,
+    names=("deepseek_v3",),
+    initial=off_unless_enabled,
+    models="DeepSeek V3.1, V3.2",
+    signs=(Signs(template=("<｜Assistant｜>", "</think>", "thinking")),),
+)
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _CALL_END, _SEP = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
@@ -33,6 +51,9 @@ V3_TOOLS = ToolGrammar(
     },
     required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),
     structural_tag=DEEPSEEK_V3_TAG,
+    models="DeepSeek V3, R1",
+    format="<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json {...}```",
+    signs=(Signs(template=(_CALLS, _SEP, "```json")),),
 )
 
 V31_TOOLS = ToolGrammar(
@@ -45,4 +66,7 @@ V31_TOOLS = ToolGrammar(
     },
     required_tokens=(_CALLS, _CALLS_END, _CALL, _CALL_END),
     structural_tag=DEEPSEEK_V31_TAG,
+    models="DeepSeek V3.1",
+    format="<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}",
+    signs=(Signs(template=(_CALLS, _SEP), lacks=("```json",)),),
 )

@@ -1,7 +1,7 @@
 """Hermes and Qwen2.5/Qwen3: `<tool_call>` around a JSON object."""
 
 from parsers.bodies.json_call import JsonCall
-from parsers.grammar import On, Region, Text, ToolGrammar
+from parsers.grammar import On, Region, Signs, Text, ToolGrammar
 from parsers.tags import HERMES_TAG
 
 TOOLS = ToolGrammar(
@@ -21,4 +21,7 @@ TOOLS = ToolGrammar(
     },
     needs_special_tokens="with tools",
     structural_tag=HERMES_TAG,
+    models="Hermes 2 and 3, Qwen2.5, QwQ, Qwen3",
+    format="<tool_call>{name, arguments}</tool_call>",
+    signs=(Signs(template=("<tool_call>", "</tool_call>", "arguments"), lacks=("<function=", "<arg_key>", "<response>")),),
 )

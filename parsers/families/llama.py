@@ -1,7 +1,7 @@
 """Llama 3.x and 4: JSON objects that stand bare at the start of the answer, or behind `<|python_tag|>`."""
 
 from parsers.bodies.json_call import JsonCall
-from parsers.grammar import On, Region, Text, ToolGrammar
+from parsers.grammar import On, Region, Signs, Text, ToolGrammar
 from parsers.tags import LLAMA_TAG
 
 _OBJECT = On("{", "call", keep=True, tentative=True, as_text=True)
@@ -24,4 +24,10 @@ TOOLS = ToolGrammar(
     },
     required_tokens=("<|python_tag|>",),
     structural_tag=LLAMA_TAG,
+    models="Llama 3.1, 3.2, 3.3, Llama 4",
+    format="{name, parameters}",
+    signs=(
+        Signs(template=("<|start_header_id|>", "parameters"), tokens=("<|python_tag|>",)),
+        Signs(template=("<|header_start|>", "parameters"), tokens=("<|python_tag|>",)),
+    ),
 )

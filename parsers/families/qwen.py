@@ -1,7 +1,7 @@
 """Qwen3 and Qwen3-Coder: `<think>` reasoning, calls in XML."""
 
 from parsers.bodies.xml_parameters import XmlParameters
-from parsers.grammar import On, ReasoningGrammar, Region, Text, ToolGrammar, open_unless_disabled
+from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar, open_unless_disabled
 from parsers.tags import QWEN_CODER_TAG
 
 REASONING = ReasoningGrammar(
@@ -13,6 +13,9 @@ REASONING = ReasoningGrammar(
     boundary=("<|im_start|>", "<|im_end|>"),
     absorbs=True,
     required_tokens=("<think>", "</think>"),
+    models="Qwen3, QwQ",
+    format="<think>...</think>",
+    signs=(Signs(template=("<|im_start|>", "<think>")),),
 )
 
 _PARAMETERS = XmlParameters(
@@ -54,4 +57,7 @@ TOOLS = ToolGrammar(
     needs_special_tokens="always",
     required_tokens=("<tool_call>", "</tool_call>"),
     structural_tag=QWEN_CODER_TAG,
+    models="Qwen3-Coder, Qwen3-Next, Qwen3.5",
+    format="<function=NAME><parameter=KEY>VALUE</parameter></function>",
+    signs=(Signs(template=("<tool_call>", "<function=", "<parameter=")),),
 )

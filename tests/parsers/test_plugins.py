@@ -135,13 +135,14 @@ def grammars(*all_signs: Signs, framing: str = "", needs: tuple[str, ...] = ()) 
 def test_the_most_signs_win() -> None:
     grammars(
         Signs(template=("<<a>>",)),
-        Signs(template=("<<a>>", "<<b>>")),
-        Signs(template=("<<a>>", "<<b>>"), lacks=("<<c>>",)),
+        Signs(template=("<<a>>", "<<b>>"), lacks=("<<no>>",)),
+        Signs(template=("<<a>>", "<<c>> <<d>>")),
         Signs(template=("<<a>>", "<<b>>"), tokens=("<<a>>", "<<d>>")),
     )
     assert choose(model("<<a>>"))[0].name == "their0"
-    assert choose(model("<<a>> <<b>> <<c>>"))[0].name == "their1"
-    assert choose(model("<<a>> <<b>>"))[0].name == "their2"
+    assert choose(model("<<a>> <<b>> <<no>>"))[0].name == "their0"
+    assert choose(model("<<a>> <<b>>"))[0].name == "their1"
+    assert choose(model("<<a>> <<b>> <<c>> <<d>>"))[0].name == "their2"
     assert choose(model("<<a>> <<b>>", "<<a>>", "<<d>>"))[1].name == "their3"
 
 
