@@ -20,7 +20,7 @@ def column(name: str) -> set[str]:
     """The names in backticks in one column of the table of parsers."""
     rows = README.split("## Parsers", 1)[1].split("\n\n")[1].splitlines()
     index = next(i for i, cell in enumerate(rows[0].split("|")) if name in cell)
-    return {found for row in rows[2:] for found in re.findall(r"`(\w+)`", row.split("|")[index])}
+    return {found for row in rows[2:] for found in re.findall(r"`([\w-]+)`", row.split("|")[index])}
 
 
 def test_parsers() -> None:
@@ -29,7 +29,7 @@ def test_parsers() -> None:
 
 
 def test_flags() -> None:
-    commands = [["serve"], ["engine"], ["conformance"]]
+    commands = [["serve"], ["engine"], ["conformance"], ["parsers"]]
     helped = "".join(
         subprocess.run(
             [sys.executable, "-m", "renderd", *command, "--help"], capture_output=True, text=True, check=True
