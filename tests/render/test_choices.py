@@ -38,11 +38,15 @@ def renderer(reasoning: str | None, tools: str, level: StrictLevel | None) -> Re
     return Renderer(model(), build(reasoning, tools), RenderOptions(tool_strict_level=level))
 
 
+_BESIDE = {"kimi_k3": "kimi_k3", "openai": "openai_gptoss"}
+"""The reasoning parser that a framing demands."""
+
+
 def rendered(case: str, tools: str) -> Json:
     """sampling_params. With tool choice "none" a tool parser is asked only beside a reasoning parser."""
     name, _, level = case.partition(" at ")
     assert level in ("", *get_args(StrictLevel))
-    reasoning = "deepseek_r1" if name == "none" else None
+    reasoning = _BESIDE.get(tools, "deepseek_r1") if name == "none" else None
     api = renderer(reasoning, tools, cast(StrictLevel, level) if level else None)
     answer = json.loads(api.chat(json.dumps({**HELLO, **RECORDED["requests"][name]}).encode(), None))
     return dict(answer["sampling_params"])
