@@ -23,5 +23,10 @@ TOOLS = ToolGrammar(
     structural_tag=HERMES_TAG,
     models="Hermes 2 and 3, Qwen2.5, QwQ, Qwen3",
     format="<tool_call>{name, arguments}</tool_call>",
-    signs=(Signs(template=("<tool_call>", "</tool_call>", "arguments"), lacks=("<function=", "<arg_key>", "<response>")),),
+    signs=(
+        Signs(
+            template=("<tool_call>", "</tool_call>", "arguments"),
+            lacks=("<function=", "<arg_key>", "<response>"),
+        ),
+    ),
 )
