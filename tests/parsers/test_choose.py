@@ -1,0 +1,176 @@
+"""`auto` finds the parsers of every family, by templates that have its marks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from golden.models import model_path
+from parsers import ModelFacts
+from parsers.choose import choose
+from parsers.registry import reasoning_grammars, tool_grammars
+
+CHATML = "<|im_start|>assistant\n"
+HEADERS = "<|start_header_id|>assistant<|end_header_id|>"
+ROLES = "<|start_of_role|>assistant<|end_of_role|>"
+DEEPSEEK = "<｜User｜>{{ user }}<｜Assistant｜>{{ text.split('</think>')[-1] }}"
+DEEPSEEK_CALLS = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ name }}<｜tool▁sep｜>"
+JSON_CALL = '<tool_call>{"name": "{{ name }}", "arguments": {{ arguments }}}</tool_call>'
+THINK = ("<think>", "</think>")
+
+FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] = [
+    ("qwen3", "hermes", f"{CHATML}<think>{{{{ enable_thinking }}}}{JSON_CALL}", THINK, "qwen3"),
+    (None, "hermes", CHATML + JSON_CALL, (), "qwen2"),
+    (
+        "qwen3",
+        "qwen3_coder",
+        CHATML + "<think><tool_call><function=f><parameter=p>v</parameter></function></tool_call>",
+        (*THINK, "<tool_call>", "</tool_call>"),
+        "qwen3_next",
+    ),
+    (None, "llama3_json", HEADERS + '{"name": n, "parameters": p}', ("<|python_tag|>",), "llama"),
+    ("deepseek_r1", "deepseek_v3", DEEPSEEK + DEEPSEEK_CALLS + "```json", (*THINK, *"abcd"), "deepseek_v3"),
+    ("deepseek_v3", "deepseek_v31", DEEPSEEK + "{{ thinking }}" + DEEPSEEK_CALLS, THINK, "deepseek_v3"),
+    (
+        None,
+        "llama4_pythonic",
+        "[func_name1(params_name1=v)]",
+        ("<|python_start|>", "<|python_end|>"),
+        "llama4",
+    ),
+    (None, "pythonic", HEADERS + "[func_name1(params_name1=v)]", (), "llama"),
+    ("olmo3", "olmo3", CHATML + "<think><function_calls>f(a=1)</function_calls>", (), "olmo3"),
+    (None, "lfm2", CHATML, ("<|tool_call_start|>", "<|tool_call_end|>"), "lfm2"),
+    ("granite", "granite", ROLES + "<|tool_call|>Here is my thought process:", ("<|tool_call|>",), "granite"),
+    (None, "granite4", ROLES + JSON_CALL, (), "granitemoehybrid"),
+    (None, "granite-20b-fc", "<function_call> {}", (), "gpt_bigcode"),
+    (None, "phi4_mini_json", "<|tool|>functools[", (), "phi3"),
+    (
+        "hunyuan_a13b",
+        "hunyuan_a13b",
+        "<think></think><answer></answer><tool_calls></tool_calls>",
+        (),
+        "hunyuan_v1_moe",
+    ),
+    ("ernie45", "ernie45", f"<think></think><response></response>{JSON_CALL}", THINK, "ernie4_5_moe"),
+    (None, "jamba", "<tool_calls>[]</tool_calls>", (), "jamba"),
+    (
+        None,
+        "internlm",
+        "<|action_start|><|plugin|><|action_end|>",
+        ("<|action_start|>", "<|plugin|>", "<|action_end|>"),
+        "internlm2",
+    ),
+    (
+        None,
+        "gigachat3",
+        "assistant<|role_sep|>function call<|role_sep|>",
+        ("<|function_call|>",),
+        "deepseek_v3",
+    ),
+    (None, "xlam", CHATML + "a single JSON array of {name, arguments}", (), "qwen2"),
+    (None, "apertus", "<|tools_prefix|>[]<|tools_suffix|>", (), "apertus"),
+    (
+        "glm45",
+        "glm45",
+        "[gMASK]<sop><|assistant|><think></think><tool_call>{{ name }}<arg_key></arg_key></tool_call>",
+        THINK,
+        "glm4_moe",
+    ),
+    ("ling3", "ling3", "<role>ASSISTANT</role><think><tool_call><arg_key></tool_call>", THINK, "bailing_moe"),
+    ("poolside_v1", "poolside_v1", "<assistant><think><tool_call>{{ n }}<arg_key>k", THINK, "laguna"),
+    (
+        "hy_v3",
+        "hy_v3",
+        "<think><tool_calls><tool_call>{{ name }}<tool_sep><arg_key></tool_call></tool_calls>",
+        (*THINK, "<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"),
+        "hy_v3",
+    ),
+    (
+        "hy_v4",
+        "hy_v4",
+        "<think><tool_calls><tool_call>{{ name }}<arg_key></tool_call></tool_calls>",
+        (*THINK, "<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"),
+        "hy",
+    ),
+    (
+        "k2_horizon",
+        "k2_horizon",
+        "<ifm|think>{{ thoughts }}<ifm|tool_calls><ifm|tool_call>",
+        (),
+        "k2_horizon",
+    ),
+    ("gemma4", "gemma4", "<|turn>model<|channel>thought", ("<|channel>", "<channel|>"), "gemma4"),
+    (
+        None,
+        "functiongemma",
+        "<start_of_turn>model<start_function_call>call:f{}<end_function_call>",
+        (),
+        "gemma3",
+    ),
+    ("minimax_m3", "minimax_m3", "]~b]ai<mm:think>]<]minimax[>[", (), "minimax_m3"),
+    ("kimi_k3", "kimi_k3", "<|open|>think<|sep|><|close|>think<|sep|>", (), "kimi_k3"),
+    ("kimi_k2", "kimi_k2", "<|im_assistant|>assistant<|im_middle|>", THINK, "kimi_k2"),
+    ("mistral", "mistral", "[INST]{{ user }}[/INST]", ("[TOOL_CALLS]", "[ARGS]", "[THINK]"), "mistral"),
+    ("openai_gptoss", "openai", "<|start|>assistant<|channel|>final<|message|>", (), "gpt_oss"),
+    ("inkling", "inkling", "<|message_model|>", (), "inkling"),
+    ("cohere_command3", "cohere_command3", "<|START_RESPONSE|>", ("<|START_RESPONSE|>",), "cohere2"),
+    ("cohere_command4", "cohere_command4", "<|START_TEXT|>", ("<|START_TEXT|>",), "cohere2"),
+    (
+        "plamo3",
+        "plamo3",
+        "<|plamo:begin_think:plamo|>{{ thoughts }}<|plamo:begin_tool_requests:plamo|>",
+        (),
+        "plamo3",
+    ),
+]
+"""Reasoning and tool parser, and what shows them: chat template, vocabulary, model type."""
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "tools", "template", "tokens", "model_type"),
+    FAMILIES,
+    ids=[f"{family[0] or ''}+{family[1] or ''}" for family in FAMILIES],
+)
+def test_families(
+    reasoning: str | None, tools: str | None, template: str, tokens: tuple[str, ...], model_type: str | None
+) -> None:
+    needed = {
+        token
+        for grammars, name in ((reasoning_grammars(), reasoning), (tool_grammars(), tools))
+        for grammar in grammars
+        if name in grammar.names
+        for token in (
+            *getattr(grammar, "required_tokens", ()),
+            *(token for signs in grammar.signs for token in signs.tokens),
+        )
+    }
+    facts = ModelFacts(
+        is_token=lambda text: text in tokens or text in needed, chat_template=template, model_type=model_type
+    )
+    assert tuple(pick.name for pick in choose(facts)) == (reasoning, tools)
+
+
+@pytest.mark.parametrize(
+    ("name", "picks"),
+    [("qwen3", ("qwen3", "hermes")), ("deepseek_v3", (None, "deepseek_v3")), ("gemma3", (None, None))],
+)
+def test_templates_of_real_models(name: str, picks: tuple[str | None, str | None]) -> None:
+    folder = model_path(name)
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokens = {token["content"] for token in tokenizer["added_tokens"]}
+    facts = ModelFacts(is_token=tokens.__contains__, chat_template=config["chat_template"])
+    assert tuple(pick.name for pick in choose(facts)) == picks
+
+
+def test_every_family_is_there() -> None:
+    tried = ({family[0] for family in FAMILIES}, {family[1] for family in FAMILIES})
+    missing = [
+        names[0]
+        for kind, grammars in enumerate((reasoning_grammars(), tool_grammars()))
+        for names in (grammar.names for grammar in grammars)
+        if not tried[kind].intersection(names)
+    ]
+    assert missing == []
