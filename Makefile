@@ -23,6 +23,7 @@ demo: $(DEPENDENCIES)
 
 test: $(DEVELOPMENT)
 	$(BIN)/python -m golden.models
+	-$(BIN)/python -m golden.foreign_templates
 	$(BIN)/pytest
 
 check: $(DEVELOPMENT)
