@@ -10,14 +10,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from parsers import ModelFacts, ReasoningGrammar, ToolGrammar
-from parsers.choose import choose
+from parsers import ReasoningGrammar, ToolGrammar
 from parsers.grammar import ForModel
 from parsers.registry import reasoning_grammars, tool_grammars
-from renderd.model import ModelConfig, load_model
+from renderd.model import Model, ModelConfig, load_model
 from renderd.server.arguments import Parser
 from renderd.server.config import ServerConfig, StartupError
-from renderd.server.parsing import facts_of, load_plugins
+from renderd.server.parsing import choose_for, load_plugins
 
 _WIDTHS = (28, 34)
 
@@ -27,13 +26,13 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         load_plugins(ServerConfig(tool_parser_plugin=arguments.tool_parser_plugin))
-        facts = None if arguments.model is None else facts_of(load_model(ModelConfig(arguments.model)))
+        model = None if arguments.model is None else load_model(ModelConfig(arguments.model))
     except (StartupError, OSError, ValueError) as error:
         print(f"renderd parsers: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     listed = {"reasoning": _rows(reasoning_grammars()), "tools": _rows(tool_grammars())}
-    if facts is not None:
-        return _show_picks(facts, arguments.json)
+    if model is not None:
+        return _show_picks(model, arguments.json)
     if arguments.json:
         print(json.dumps(listed, ensure_ascii=False, indent=1))
         return 0
@@ -76,8 +75,8 @@ def _print_row(*cells: str) -> None:
         print(f"  {''.join(columns)}{last}".rstrip())
 
 
-def _show_picks(facts: ModelFacts, as_json: bool) -> int:
-    picks = dict(zip(("--reasoning-parser", "--tool-call-parser"), choose(facts), strict=True))
+def _show_picks(model: Model, as_json: bool) -> int:
+    picks = dict(zip(("--reasoning-parser", "--tool-call-parser"), choose_for(model), strict=True))
     if as_json:
         print(json.dumps({flag: {"name": pick.name, "reason": pick.reason} for flag, pick in picks.items()}))
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import parsers
 from parsers.choose import Pick, choose
@@ -34,7 +34,7 @@ def load_parsers(config: ServerConfig, model: Model) -> Parsing:
     enforces_tags = environment_flag("VLLM_ENFORCE_STRICT_TOOL_CALLING", True)
     tools = config.tool_call_parser if config.enable_auto_tool_choice else None
     facts = facts_of(model)
-    reasoning, tools = _chosen(facts, config.reasoning_parser, tools)
+    reasoning, tools = _chosen(model, config.reasoning_parser, tools)
     if reasoning is None and tools is None:
         return Parsing()
     try:
@@ -77,13 +77,19 @@ def facts_of(model: Model) -> parsers.ModelFacts:
     )
 
 
-def _chosen(
-    facts: parsers.ModelFacts, reasoning: str | None, tools: str | None
-) -> tuple[str | None, str | None]:
+def choose_for(model: Model, reasoning: str | None = AUTO, tools: str | None = AUTO) -> tuple[Pick, Pick]:
+    """As `parsers.choose`, by all templates that requests may get: tools may have one of their own."""
+    facts, templates = facts_of(model), model.templates
+    tool_template = None if templates.server else templates.named.get("tool_use")
+    texts = [text for text in (facts.chat_template, tool_template) if text]
+    return choose(replace(facts, chat_template="\n".join(texts) or None), reasoning, tools)
+
+
+def _chosen(model: Model, reasoning: str | None, tools: str | None) -> tuple[str | None, str | None]:
     """The names, `auto` replaced and reported."""
     if AUTO not in (reasoning, tools):
         return reasoning, tools
-    picks = choose(facts, reasoning, tools)
+    picks = choose_for(model, reasoning, tools)
     if reasoning == AUTO:
         reasoning = _report("--reasoning-parser", picks[0])
     if tools == AUTO:
