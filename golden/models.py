@@ -48,11 +48,15 @@ class Package:
 
 @dataclass(frozen=True)
 class Variant:
-    """A base model with markers added to its vocabulary, flagged special or not."""
+    """A base model with markers added to its vocabulary, flagged special or not.
+
+    `response_template`: a file of golden/templates that the tokenizer's configuration is to carry.
+    """
 
     base: str
     special: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    response_template: str = ""
 
 
 def _variants(base: str, **markers: str) -> dict[str, Variant]:
@@ -106,6 +110,8 @@ VARIANTS: dict[str, Variant] = {
     "deepseek_v4": Variant("deepseek_v3", plain=("<think>", "</think>", "｜DSML｜")),
     "llama4": Variant("llama3_1", special=("<|python_start|>", "<|python_end|>", "<|eom|>", "<|eot|>")),
     "olmo3": Variant("llama3_1"),
+    "qwen3_response_json": Variant("qwen3", response_template="response_json.json"),
+    "qwen3_response_xml": Variant("qwen3", response_template="response_xml.json"),
     **_variants(
         "llama3_1",
         llama_mistral_v13="[TOOL_CALLS] [ARGS] [THINK] [/THINK] [INST] [/INST] </s>",
@@ -182,6 +188,7 @@ def fetch(name: str) -> Path:
         built = Path(work, name)
         if name in VARIANTS:
             add_tokens(base, built, VARIANTS[name].special, VARIANTS[name].plain)
+            _add_response_template(built, VARIANTS[name].response_template)
         else:
             _unpack(name, built)
         try:
@@ -247,6 +254,13 @@ def add_tokens(base: Path, target: Path, special: Sequence[str] = (), plain: Seq
     _write(target / "tokenizer.json", tokenizer)
     _write(target / "tokenizer_config.json", tokenizer_config)
     _write(target / "config.json", config)
+
+
+def _add_response_template(target: Path, name: str) -> None:
+    if name:
+        path = target / "tokenizer_config.json"
+        template = _read(Path(__file__).parent / "templates" / name)
+        _write(path, _read(path) | {"response_template": template})
 
 
 def _tiny_config(package: Package, vocabulary: int) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""golden/divergences.toml: the only place where an answer may differ from vLLM. Its header has the format."""
+"""golden/divergences.toml and golden/divergences/: the only place where an answer may differ from vLLM.
+
+The header of golden/divergences.toml has the format.
+"""
 
 from __future__ import annotations
 
@@ -117,14 +120,20 @@ class Divergences:
 
     @classmethod
     def load(cls, path: Path) -> Divergences:
-        """Read the file; without one nothing may differ. ValueError for a malformed entry."""
-        if not path.exists():
-            return cls([])
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("divergence", [])
-        try:
-            return cls(msgspec.convert(tables, list[Divergence]))
-        except msgspec.ValidationError as error:
-            raise ValueError(f"{path}: {error}") from error
+        """Read the file and those in the folder of its name; without any nothing may differ.
+
+        Raises ValueError for a malformed entry.
+        """
+        entries: list[Divergence] = []
+        for one in [path, *sorted(path.with_suffix("").glob("*.toml"))]:
+            if not one.exists():
+                continue
+            tables = tomllib.loads(one.read_text(encoding="utf-8")).get("divergence", [])
+            try:
+                entries += msgspec.convert(tables, list[Divergence])
+            except msgspec.ValidationError as error:
+                raise ValueError(f"{one}: {error}") from error
+        return cls(entries)
 
     def judge(
         self,

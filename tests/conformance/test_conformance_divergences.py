@@ -39,6 +39,12 @@ def test_no_file_no_entries(tmp_path: Path) -> None:
     assert Divergences.load(tmp_path / "divergences.toml").entries == []
 
 
+def test_entries_may_stand_in_files_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "divergences").mkdir()
+    (tmp_path / "divergences" / "more.toml").write_text(ENTRY.replace('"cut"', '"more"'))
+    assert [entry.id for entry in load(tmp_path, ENTRY).entries] == ["cut", "more"]
+
+
 def test_an_entry_is_read(tmp_path: Path) -> None:
     (entry,) = load(tmp_path, ENTRY).entries
     assert (entry.id, entry.fields, entry.rule) == ("cut", ["choices[0].message.tool_calls"], None)
