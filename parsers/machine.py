@@ -269,13 +269,13 @@ class Machine:
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
         """Read a name or a header up to its marker; return what is left to read."""
         state = self._state
-        end = len(buffer) if marker is None else start
-        begun = self._begun(region, buffer[:end])
+        begun = self._begun(region, buffer[:start])
         state.held = buffer[:begun]
-        if begun < end:
+        if begun < start:
             self._reject(region)
             return buffer[begun:]
         if marker is None:
+            state.held = buffer  # with what may be a piece of the marker
             return ""
         self._go(region, region.on[marker])
         return buffer[start + len(marker) :]
@@ -299,7 +299,7 @@ class Machine:
         words = region.region
         if words.begins is not None and not words.begins(text):
             return False
-        beginning = text.lstrip()
+        beginning = text.strip()
         return not self._names_known(region) or any(
             name.startswith(beginning) for name in self._context.types
         )
@@ -429,7 +429,10 @@ class Machine:
         if self._state.raw is not None and region.text in (Text.DROP, Text.MARKUP):
             blank = len(text) - len(text.lstrip())
             self._state.raw += text[:blank]
-            if blank < len(text) or len(self._state.raw) > self._context.max_undecided:
+            if region.to is not None and blank < len(text):
+                self._enter(region.to)
+                self._text(text[blank:])
+            elif blank < len(text) or len(self._state.raw) > self._context.max_undecided:
                 self._release()
                 self._text(text[blank:])
             return

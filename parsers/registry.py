@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from parsers.families import deepseek, hermes, json_lists, json_objects, llama, phrases, pythonic, qwen
+from parsers.families import (
+    deepseek,
+    gemma,
+    glm,
+    hermes,
+    hunyuan_keys,
+    json_lists,
+    json_objects,
+    k2_horizon,
+    kimi_k3,
+    llama,
+    minimax_m3,
+    phrases,
+    pythonic,
+    qwen,
+)
 from parsers.family import Family, UnknownParserError
 from parsers.grammar import ForModel, ModelFacts, ReasoningGrammar, ToolGrammar
 
@@ -17,6 +32,14 @@ _REASONING: list[ReasoningGrammar | ForModel] = [
     phrases.GRANITE_REASONING,
     phrases.HUNYUAN_REASONING,
     json_objects.ERNIE_REASONING,
+    glm.REASONING,
+    glm.LING_REASONING,
+    hunyuan_keys.V3_REASONING,
+    hunyuan_keys.V4_REASONING,
+    k2_horizon.REASONING,
+    gemma.REASONING,
+    minimax_m3.REASONING,
+    kimi_k3.REASONING,
 ]
 _TOOLS: list[ToolGrammar | ForModel] = [
     hermes.TOOLS,
@@ -39,6 +62,16 @@ _TOOLS: list[ToolGrammar | ForModel] = [
     json_objects.ERNIE,
     json_objects.INTERNLM,
     json_objects.GIGACHAT3,
+    glm.TOOLS,
+    glm.LING_TOOLS,
+    glm.POOLSIDE_TOOLS,
+    hunyuan_keys.V3_TOOLS,
+    hunyuan_keys.V4_TOOLS,
+    k2_horizon.TOOLS,
+    gemma.TOOLS,
+    gemma.FUNCTION_TOOLS,
+    minimax_m3.TOOLS,
+    kimi_k3.TOOLS,
 ]
 
 Grammar = ReasoningGrammar | ToolGrammar | ForModel

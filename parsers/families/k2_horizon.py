@@ -1,0 +1,63 @@
+"""K2 Horizon: think tags for three efforts, calls as pairs of key and value or as JSON.
+
+Which tags and which calls a model writes is a matter of the template's variables; a message never mixes them,
+so all are read.
+"""
+
+from __future__ import annotations
+
+from parsers.bodies.json_call import JsonCall
+from parsers.bodies.key_value import KeyValues
+from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar
+
+_SECTION, _SECTION_END = "<ifm|tool_calls>", "</ifm|tool_calls>"
+_CALL, _CALL_END = "<ifm|tool_call>", "</ifm|tool_call>"
+_PAIRS = KeyValues(
+    ("<ifm|arg_key>", "</ifm|arg_key>"),
+    ("<ifm|arg_value>", "</ifm|arg_value>"),
+    done=_CALL_END,
+    kind=("<ifm|arg_type>", "</ifm|arg_type>"),
+    opaque=True,
+)
+
+REASONING = ReasoningGrammar(
+    names=("k2_horizon",),
+    start="<ifm|think>",
+    end="</ifm|think>",
+    other_starts=("<ifm|think_fast>", "<ifm|think_faster>"),
+    other_ends=("</ifm|think_fast>", "</ifm|think_faster>"),
+    ends=(_SECTION,),
+    empty=True,
+    required_tokens=("<ifm|think>", "</ifm|think>"),
+    models="K2 Horizon",
+    format="<ifm|think> ... </ifm|think>",
+    signs=(Signs(template=("<ifm|think",)),),
+)
+
+TOOLS = ToolGrammar(
+    names=("k2_horizon",),
+    content=(On(_SECTION, "section", tentative=True),),
+    regions={
+        "section": Region(Text.MARKUP, (On(_CALL, "call"), On(_SECTION_END, "content"))),
+        "between": Region(Text.DROP, (On(_CALL, "call", tentative=True), On(_SECTION_END, "content"))),
+        "call": Region(Text.MARKUP, (On("{", "json", keep=True, as_text=True),), on_text="name"),
+        "name": Region(
+            Text.NAME,
+            (
+                On("<ifm|arg_key>", "arguments", keep=True, as_text=True),
+                On(_CALL_END, "arguments", keep=True, as_text=True),
+            ),
+            known_names=True,
+        ),
+        "arguments": Region(Text.BODY, (), _PAIRS, then="between"),
+        "json": Region(Text.BODY, (), JsonCall(("arguments",), certain_by_name=True), then="after"),
+        "after": Region(
+            Text.DROP, (On(_CALL_END, "between"), On(_CALL, "call"), On(_SECTION_END, "content"))
+        ),
+    },
+    typed=True,
+    forced="markup",
+    models="K2 Horizon",
+    format="<ifm|tool_calls> of names, keys and values, or of JSON objects",
+    signs=(Signs(template=("<ifm|tool_call",)),),
+)
