@@ -25,7 +25,7 @@ R1 = ReasoningGrammar(
     required_tokens=("<think>", "</think>"),
     models="DeepSeek R1",
     format="<think>...</think>",
-    signs=(Signs(template=("<｜Assistant｜>", "</think>"), lacks=("thinking",)),),
+    signs=(Signs(template=("<｜Assistant｜>", "</think>"), lacks=("thinking = false",)),),
 )
 
 V3 = replace(
@@ -33,7 +33,7 @@ V3 = replace(
     names=("deepseek_v3",),
     initial=off_unless_enabled,
     models="DeepSeek V3.1, V3.2",
-    signs=(Signs(template=("<｜Assistant｜>", "</think>", "thinking")),),
+    signs=(Signs(template=("<｜Assistant｜>", "</think>", "thinking = false")),),
 )
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"

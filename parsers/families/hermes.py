@@ -26,7 +26,7 @@ TOOLS = ToolGrammar(
     signs=(
         Signs(
             template=("<tool_call>", "</tool_call>", "arguments"),
-            lacks=("<function=", "<arg_key>", "<response>"),
+            lacks=("<function=", "<arg_key>", "<response>", "<tool_calls>"),
         ),
     ),
 )

@@ -40,11 +40,13 @@ GRANITE_20B = ToolGrammar(
     forced="json",
 )
 
+_MODELS = ("ernie4_5", "ernie4_5_moe", "ernie4_5_moe_vl")
+
 ERNIE = ToolGrammar(
     names=("ernie45",),
     models="ERNIE 4.5",
     format="<tool_call>{name, arguments}</tool_call>",
-    signs=(Signs(template=("<response>", _CALL)),),
+    signs=tuple(Signs(template=("<response>", _CALL), model_type=model) for model in _MODELS),
     content=(On(_CALL, "call", tentative=True),),
     regions={
         "call": Region(Text.BODY, (On(_CALL_END, "between"),), _PLAIN, then="between", rejected="between"),
@@ -60,7 +62,7 @@ ERNIE_REASONING = ReasoningGrammar(
     names=("ernie45",),
     models="ERNIE 4.5",
     format="...</think><response>...</response>",
-    signs=(Signs(template=("<response>", "</think>")),),
+    signs=tuple(Signs(template=("<response>", "</think>"), model_type=model) for model in _MODELS),
     start="<think>",
     end="</think>",
     initial=always_open,

@@ -27,7 +27,7 @@ TOOLS = ToolGrammar(
     models="Llama 3.1, 3.2, 3.3, Llama 4",
     format="{name, parameters}",
     signs=(
-        Signs(template=("<|start_header_id|>", "parameters"), tokens=("<|python_tag|>",)),
-        Signs(template=("<|header_start|>", "parameters"), tokens=("<|python_tag|>",)),
+        Signs(template=("<|start_header_id|>", '"parameters"'), tokens=("<|python_tag|>",)),
+        Signs(template=("<|header_start|>", '"parameters"'), tokens=("<|python_tag|>",)),
     ),
 )

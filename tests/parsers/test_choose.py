@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from golden import foreign_templates
 from golden.models import model_path
 from parsers import ModelFacts, reasoning_parser_names, tool_parser_names
 from parsers.choose import choose
@@ -31,7 +32,13 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
     ),
     (None, "llama3_json", HEADERS + '{"name": n, "parameters": p}', ("<|python_tag|>",), "llama"),
     ("deepseek_r1", "deepseek_v3", DEEPSEEK + DEEPSEEK_CALLS + "```json", (*THINK, *"abcd"), "deepseek_v3"),
-    ("deepseek_v3", "deepseek_v31", DEEPSEEK + "{{ thinking }}" + DEEPSEEK_CALLS, THINK, "deepseek_v3"),
+    (
+        "deepseek_v3",
+        "deepseek_v31",
+        DEEPSEEK + "{% set thinking = false %}" + DEEPSEEK_CALLS,
+        THINK,
+        "deepseek_v3",
+    ),
     (
         None,
         "llama4_pythonic",
@@ -128,6 +135,7 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
 """Reasoning and tool parser, and what shows them: chat template, vocabulary, model type."""
 
 _KNOWN = ({None, *reasoning_parser_names()}, {None, *tool_parser_names()})
+_NAMES = _KNOWN[0] | _KNOWN[1]
 _TRIED = [family for family in FAMILIES if family[0] in _KNOWN[0] and family[1] in _KNOWN[1]]
 
 
@@ -166,6 +174,52 @@ def test_templates_of_real_models(name: str, picks: tuple[str | None, str | None
     tokens = {token["content"] for token in tokenizer["added_tokens"]}
     facts = ModelFacts(is_token=tokens.__contains__, chat_template=config["chat_template"])
     assert tuple(pick.name for pick in choose(facts)) == picks
+
+
+REAL: dict[str, tuple[str | None, str | None]] = {
+    "Apertus-8B-Instruct": (None, "apertus"),
+    "Cohere2MoE": ("cohere_command4", "cohere_command4"),
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": ("cohere_command3", "cohere_command3"),
+    "GLM-4.6": ("glm45", "glm45"),
+    "GLM-4.7-Flash": ("glm45", "glm45"),
+    "GigaChat3-10B-A1.8B": (None, "gigachat3"),
+    "Kimi-K2-Thinking": ("kimi_k2", "kimi_k2"),
+    "Kimi-K3": ("kimi_k3", "kimi_k3"),
+    "LFM2.5-8B-A1B": ("qwen3", "lfm2"),
+    "MiniMax-M3": ("minimax_m3", "minimax_m3"),
+    "Mistral-Small-3.2-24B-Instruct-2506": (None, "mistral"),
+    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": (None, "hermes"),
+    "Qwen-QwQ-32B": ("qwen3", "hermes"),
+    "Qwen-Qwen2.5-7B-Instruct": (None, "hermes"),
+    "Qwen-Qwen3-0.6B": ("qwen3", "hermes"),
+    "Qwen3-Coder": (None, "qwen3_coder"),
+    "Qwen3.5-4B": ("qwen3", "qwen3_coder"),
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": ("deepseek_r1", "deepseek_v3"),
+    "deepseek-ai-DeepSeek-V3.1": ("deepseek_v3", "deepseek_v31"),
+    "google-gemma-2-2b-it": (None, None),
+    "google-gemma-4-31B-it": ("gemma4", "gemma4"),
+    "ibm-granite-granite-3.3-2B-Instruct": (None, "granite"),
+    "ibm-granite-granite-4.0": (None, "granite4"),
+    "inclusionai-ling-3.0-flash": ("ling3", "ling3"),
+    "meetkai-functionary-medium-v3.1": (None, None),
+    "meta-llama-Llama-3.1-8B-Instruct": (None, "llama3_json"),
+    "meta-llama-Llama-3.3-70B-Instruct": (None, "llama3_json"),
+    "mistralai-Ministral-3-14B-Reasoning-2512": ("mistral", "mistral"),
+    "moonshotai-Kimi-K2": ("kimi_k2", "kimi_k2"),
+    "upstage-Solar-Open-100B": (None, None),
+}
+"""What is picked for templates of real models, over a vocabulary of what they write and what most models have."""
+
+_COMMON = ("<|python_tag|>", *THINK, "<tool_call>", "</tool_call>")
+
+
+@pytest.mark.parametrize("name", [name for name, picks in REAL.items() if set(picks) <= _NAMES])
+def test_real_templates(name: str) -> None:
+    template = foreign_templates.templates().get(name)
+    if template is None:
+        pytest.skip("run `python -m golden.foreign_templates`")
+    facts = ModelFacts(is_token=lambda text: text in template or text in _COMMON, chat_template=template)
+    assert tuple(pick.name for pick in choose(facts)) == REAL[name]
 
 
 def test_every_family_is_there() -> None:
