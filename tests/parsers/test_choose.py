@@ -208,7 +208,7 @@ REAL: dict[str, tuple[str | None, str | None]] = {
     "moonshotai-Kimi-K2": ("kimi_k2", "kimi_k2"),
     "upstage-Solar-Open-100B": (None, None),
 }
-"""What is picked for templates of real models, over a vocabulary of what they write and what most models have."""
+"""What is picked for templates of real models, over a vocabulary of what they write and what most have."""
 
 _COMMON = ("<|python_tag|>", *THINK, "<tool_call>", "</tool_call>")
 

@@ -109,3 +109,23 @@ def test_constraints(reasoning: str, tools: str) -> None:
         assert json.dumps(constraint(params)) == json.dumps(case.get("constraint")), case["request"]
         for flag in ("skip_special_tokens", "spaces_between_special_tokens"):
             assert params.get(flag, True) is case[flag], case["request"]
+
+
+SPECIAL: dict[str, dict[str, str]] = json.loads(
+    (Path(__file__).parent / "data" / "special_tokens.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", sorted(SPECIAL["tools"].keys() & tool_parser_names()))
+def test_special_tokens_of_tool_parsers(name: str) -> None:
+    keeps, family = SPECIAL["tools"][name], build(tools=name, model=FACTS)
+    assert family.tools is not None
+    assert family.tools.needs_special_tokens == keeps
+    assert family.skip_special_tokens(True, "auto") is (None if keeps == "never" else False)
+    assert family.skip_special_tokens(True, "none") is None
+
+
+@pytest.mark.parametrize("name", sorted(SPECIAL["reasoning"].keys() & reasoning_parser_names()))
+def test_special_tokens_of_reasoning_parsers(name: str) -> None:
+    keeps = SPECIAL["reasoning"][name] == "always"
+    assert build(reasoning=name, model=FACTS).skip_special_tokens(False, None) is (False if keeps else None)
