@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from renderd.conformance import chunking
 from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import readable
-from renderd.conformance.compare import Rules, differences, identifier, text
+from renderd.conformance.compare import Rules, call_id, differences, identifier, text
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 from renderd.conformance.rules import SCHEMA_ERROR
 
@@ -63,6 +63,8 @@ def test_random_ids_are_equal_by_shape() -> None:
     assert not identifier("cmpl-8123456789abcdef-1", "cmpl-9123456789abcdef-2")
     assert not identifier("chatcmpl-8123456789abcdef", "cmpl-8123456789abcdef")
     assert not identifier("functions.get:0", "functions.get:1")
+    assert call_id("pH9wIzDDF", "5TDT6XMv5") and not call_id("pH9wIzDDF", "5TDT6XMv")
+    assert not call_id("functions", "functors_")
 
 
 @given(st.integers(0, 40), st.one_of(st.integers(1, 9), st.integers().map(random.Random)))
