@@ -19,8 +19,12 @@ from renderd.wire.errors import ApiError
 DEMO = "demo"
 """What the carried model is called."""
 
-_LIMITS = {"VLLM_MAX_STOP_STRINGS": 4, "VLLM_MAX_COMPLETION_PROMPTS": 1024}
-"""Limits that the decoders of requests read themselves; a wrong value is to stop the server, not requests."""
+_LIMITS = {
+    "VLLM_MAX_STOP_STRINGS": 4,
+    "VLLM_MAX_COMPLETION_PROMPTS": 1024,
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": 5,
+}
+"""Limits that are read elsewhere and later; a wrong value is to stop the server at once, not requests."""
 
 
 def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Services:
@@ -41,7 +45,6 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
             compile_template(model.templates.choose(None, False))
         except ApiError as error:
             raise StartupError(f"--chat-template cannot be used: {error.message}") from error
-    Thread(target=speed_up, args=(model.tokenizer,), daemon=True).start()
     render_options = RenderOptions(
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
@@ -54,13 +57,16 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
         response_role=config.response_role,
     )
-    return Services(
+    services = Services(
         model,
         Renderer(model, parsing.family, render_options),
         Derenderer(model, parsing.family, derender_options, on_anomaly),
         parsing.reasoning,
         parsing.tools,
     )
+    # Last: a process that leaves while this thread is in native code is aborted.
+    Thread(target=speed_up, args=(model.tokenizer,), daemon=True).start()
+    return services
 
 
 def _model_config(config: ServerConfig) -> ModelConfig:
