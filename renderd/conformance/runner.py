@@ -64,25 +64,27 @@ def replay(
     wanted: Callable[[Case], bool] = lambda case: True,
 ) -> list[Result]:
     """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
-    engine = golden.servers[server].get("kind") == "engine"
+    table = golden.servers[server]
+    engine = table.get("kind") == "engine"
     asked = Server(client, served_model(client), recorded_model(golden, server), engine)
+    renders = table.get("renders", True)
     recordings = golden.recordings(server)
     return [
-        Result(case, _check(asked, divergences, case, recordings.get(case.id)))
+        Result(case, _check(asked, divergences, case, recordings.get(case.id), renders))
         for case in golden.cases(server)
         if wanted(case)
     ]
 
 
 def _check(
-    server: Server, divergences: Divergences, case: Case, recording: Recording | None
+    server: Server, divergences: Divergences, case: Case, recording: Recording | None, renders: bool
 ) -> dict[str, list[Finding]]:
     if recording is None:
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
     judge = Judge(divergences, case, recording)
     if case.api == "http":
         return {"http": list(check_http(server, judge, case, recording))}
-    found = {"render": list(check_render(server, judge, case))}
+    found = {"render": list(check_render(server, judge, case))} if renders else {}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()
     return found
