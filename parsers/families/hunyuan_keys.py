@@ -52,7 +52,12 @@ def _v4_suffix(model: ModelFacts) -> str:
 def _reasoning(name: str, suffix: str, initial: Callable[[Mapping[str, Any]], Initial]) -> ReasoningGrammar:
     start, end = f"<think{suffix}>", f"</think{suffix}>"
     return ReasoningGrammar(
-        names=(name,), start=start, end=end, initial=initial, required_tokens=(start, end), **_V[name]
+        names=(name,),
+        start=start,
+        end=end,
+        initial=initial,
+        required_tokens=(start, end),
+        **{**_V[name], "format": _THINKING},
     )
 
 
@@ -96,6 +101,7 @@ def _tools(name: str, suffix: str) -> ToolGrammar:
     )
 
 
+_THINKING = "<think> ... </think>"
 _V: dict[str, Any] = {
     "hy_v3": {
         "models": "Hunyuan 3",
@@ -110,10 +116,14 @@ _V: dict[str, Any] = {
 }
 
 V3_REASONING = ForModel(
-    ("hy_v3",), lambda model: _reasoning("hy_v3", _v3_suffix(model), _v3_initial), **_V["hy_v3"]
+    ("hy_v3",),
+    lambda model: _reasoning("hy_v3", _v3_suffix(model), _v3_initial),
+    **{**_V["hy_v3"], "format": _THINKING},
 )
 V4_REASONING = ForModel(
-    ("hy_v4",), lambda model: _reasoning("hy_v4", _v4_suffix(model), _v4_initial), **_V["hy_v4"]
+    ("hy_v4",),
+    lambda model: _reasoning("hy_v4", _v4_suffix(model), _v4_initial),
+    **{**_V["hy_v4"], "format": _THINKING},
 )
 V3_TOOLS = ForModel(("hy_v3",), lambda model: _tools("hy_v3", _v3_suffix(model)), **_V["hy_v3"])
 V4_TOOLS = ForModel(("hy_v4",), lambda model: _tools("hy_v4", _v4_suffix(model)), **_V["hy_v4"])
