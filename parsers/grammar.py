@@ -56,7 +56,9 @@ class On:
 
 @dataclass(frozen=True)
 class Route:
-    """What a header says: the region that follows and, where it opens a call, the call's name and own id."""
+    """What a header says: the region that follows ("", the marker's) and, where it opens a call, the call's
+    name and own id.
+    """
 
     to: str
     name: str | None = None

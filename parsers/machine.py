@@ -215,7 +215,7 @@ class Machine:
                     self._again(region, on)
                 return
             state.held = ""
-            name, to = route.name, route.to
+            name, to = route.name, route.to or to
             if name is not None:
                 self._start_call(name, route.id)
             elif region.text is Text.HEADER:

@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from parsers.families import (
+    cohere,
     deepseek,
     gemma,
     glm,
+    harmony,
     hermes,
     hunyuan_keys,
+    inkling,
     json_lists,
     json_objects,
     k2_horizon,
+    kimi_k2,
     kimi_k3,
     llama,
     minimax_m3,
+    mistral,
     phrases,
+    plamo3,
     pythonic,
     qwen,
 )
@@ -40,6 +46,13 @@ _REASONING: list[ReasoningGrammar | ForModel] = [
     gemma.REASONING,
     minimax_m3.REASONING,
     kimi_k3.REASONING,
+    kimi_k2.REASONING,
+    mistral.REASONING,
+    harmony.REASONING,
+    plamo3.REASONING,
+    inkling.REASONING,
+    cohere.COMMAND3,
+    cohere.COMMAND4,
 ]
 _TOOLS: list[ToolGrammar | ForModel] = [
     hermes.TOOLS,
@@ -72,6 +85,13 @@ _TOOLS: list[ToolGrammar | ForModel] = [
     gemma.FUNCTION_TOOLS,
     minimax_m3.TOOLS,
     kimi_k3.TOOLS,
+    kimi_k2.TOOLS,
+    mistral.TOOLS,
+    harmony.TOOLS,
+    plamo3.TOOLS,
+    inkling.TOOLS,
+    cohere.COMMAND3_TOOLS,
+    cohere.COMMAND4_TOOLS,
 ]
 
 Grammar = ReasoningGrammar | ToolGrammar | ForModel

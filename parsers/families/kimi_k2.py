@@ -1,0 +1,78 @@
+"""Kimi K2: a section of calls, each with a header that is its id; `<think>` reasoning."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from parsers.bodies.json_arguments import JsonArguments
+from parsers.grammar import Initial, On, ReasoningGrammar, Region, Route, Signs, Text, ToolGrammar
+from parsers.tags import KIMI_K2_TAG
+
+_SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+_CALL, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
+_ARGUMENTS = "<|tool_call_argument_begin|>"
+
+_ID = re.compile(r"(?:functions\.(?!:)|(?!functions\.))([^:]+):(?:.*:)?[0-9]+", re.DOTALL)
+
+
+def _open_unless_both_disabled(kwargs: Mapping[str, Any]) -> Initial:
+    """Reasoning unless `thinking`, `enable_thinking` or both are given and none is truthy."""
+    given = [kwargs[key] for key in ("thinking", "enable_thinking") if kwargs.get(key) is not None]
+    return "open" if not given or any(given) else "off"
+
+
+def _call(header: str) -> Route | None:
+    """`functions.NAME:NUMBER`, which is the call's id."""
+    call_id = header.strip()
+    found = _ID.fullmatch(call_id)
+    return Route("arguments", found[1], call_id) if found else None
+
+
+REASONING = ReasoningGrammar(
+    names=("kimi_k2",),
+    start="<think>",
+    end="</think>",
+    initial=_open_unless_both_disabled,
+    ends=(_SECTION,),
+    absorbs=True,
+    strip=True,
+    off_is_text=True,
+    models="Kimi K2, K2.5",
+    format="<think>...</think>",
+    signs=(Signs(tokens=(_SECTION, "<think>")),),
+)
+
+TOOLS = ToolGrammar(
+    names=("kimi_k2",),
+    content=(On(_SECTION, "section"),),
+    regions={
+        "section": Region(
+            Text.DROP, (On(_CALL, "header"), On(_SECTION_END, "after"), On(_CALL_END, "section"))
+        ),
+        "header": Region(
+            Text.NAME,
+            (
+                On(_ARGUMENTS, "arguments"),
+                On(_CALL_END, "arguments", keep=True),
+                On(_SECTION_END, "arguments", keep=True),
+            ),
+            route=_call,
+            rejected="lost",
+        ),
+        "arguments": Region(
+            Text.BODY,
+            (On(_CALL_END, "section"), On(_SECTION_END, "after")),
+            JsonArguments(ends=(_CALL_END, _SECTION_END)),
+            then="section",
+        ),
+        "lost": Region(Text.DROP, (On(_CALL_END, "section"), On(_SECTION_END, "after"), On(_CALL, "header"))),
+        "after": Region(Text.DROP, (On(_SECTION, "section"),)),
+    },
+    absorbs=True,
+    typed=True,
+    needs_special_tokens="with tools",
+    structural_tag=KIMI_K2_TAG,
+    models="Kimi K2, K2.5",
+    format=f"{_CALL}functions.NAME:0{_ARGUMENTS}{{...}}{_CALL_END}",
+    signs=(Signs(tokens=(_SECTION, _ARGUMENTS)),),
+)
