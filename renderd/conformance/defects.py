@@ -270,6 +270,12 @@ def reasoning_miscounted(evidence: Evidence) -> str | None:
     said = any(text is not ABSENT and text for text in reasoning)
     if isinstance(counted, int) and bool(counted) != said:
         return None
+    if evidence.where == "batch" and choices is not ABSENT:
+        places: list[Path] = [("choices", n, "message", "reasoning") for n in range(len(choices))]
+        if any(
+            stream_differs_from_batch(msgspec.structs.replace(evidence, path=one)) is None for one in places
+        ):
+            return None
     return f"{counted!r} reasoning tokens were recorded, and reasoning {'too' if said else 'neither'}"
 
 
@@ -283,6 +289,15 @@ def end_token_as_reason(evidence: Evidence) -> str | None:
     if (body.get("chat_request") or {}).get("stop_token_ids"):
         return "the request names stop tokens"
     return None if ids[-1:] == [evidence.recorded] else f"{evidence.recorded} is not the last token"
+
+
+def cut_concealed(evidence: Evidence) -> str | None:
+    ours, recorded = (_text(value) for value in (evidence.ours, evidence.recorded))
+    if evidence.recorded_choice().get("finish_reason") != "length":
+        return "the output was not cut"
+    if ours and recorded.startswith(ours) and not evidence.output.endswith(recorded[len(ours) :]):
+        return None
+    return "the recorded text is not ours with an end that the output does not have"
 
 
 def server_error(evidence: Evidence) -> str | None:
@@ -320,6 +335,7 @@ DEFECTS: dict[str, Check] = {
     "finish_contradicts_calls": finish_contradicts_calls,
     "reasoning_miscounted": reasoning_miscounted,
     "end_token_as_reason": end_token_as_reason,
+    "cut_concealed": cut_concealed,
     "server_error": server_error,
 }
 """By the name that `defect` in divergences.toml gives them; that file's header says what each means."""

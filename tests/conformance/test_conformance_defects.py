@@ -94,6 +94,7 @@ SHOWN = [
     ("finish_contradicts_calls", evidence(FINISH, "", choice("stop", tool_calls=calls("{}")))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning=None))),
+    ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa"}'), '{"x": "Pa')),
     ("server_error", evidence("status", "", {"status": 500}, 400, "error")),
 ]
 NOT_SHOWN = [
@@ -129,6 +130,8 @@ NOT_SHOWN = [
         evidence(FINISH, "", choice("stop", tool_calls=calls("{}")), tool_choice=NAMED),
     ),
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning="hm"))),
+    ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice(content='{"x": "Pa"}'), '{"x": "Pa')),
+    ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa'), '{"x": "')),
     ("server_error", evidence("status", "", {"status": 400}, 200, "error")),
     ("batch_differs_from_stream", evidence(CONTENT, "", choice(content="a"), "b")),
 ]
