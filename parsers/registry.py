@@ -26,6 +26,7 @@ from parsers.families import (
     plamo3,
     pythonic,
     qwen,
+    templates,
 )
 from parsers.family import Family, UnknownParserError
 from parsers.grammar import ForModel, ModelFacts, ReasoningGrammar, ToolGrammar
@@ -53,6 +54,7 @@ _REASONING: list[ReasoningGrammar | ForModel] = [
     inkling.REASONING,
     cohere.COMMAND3,
     cohere.COMMAND4,
+    *templates.REASONING,
 ]
 _TOOLS: list[ToolGrammar | ForModel] = [
     hermes.TOOLS,
@@ -92,6 +94,7 @@ _TOOLS: list[ToolGrammar | ForModel] = [
     inkling.TOOLS,
     cohere.COMMAND3_TOOLS,
     cohere.COMMAND4_TOOLS,
+    *templates.TOOLS,
 ]
 
 Grammar = ReasoningGrammar | ToolGrammar | ForModel

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tests.parsers.generator.calls_json import JSON_CALLS
 from tests.parsers.generator.calls_markup import MARKUP_CALLS
@@ -25,6 +25,7 @@ from tests.parsers.generator.formats import (
     long_answer,
 )
 from tests.parsers.generator.framed import FRAMED
+from tests.parsers.generator.templated import TEMPLATED_CALLS, TEMPLATED_THINKING
 from tests.parsers.generator.thinking import THINKING
 from tests.parsers.generator.words import TOOLS, WORD, Words
 
@@ -44,6 +45,12 @@ class Format:
         """The markers that are one token each."""
         parts = (self.thinking, self.calling)
         return frozenset(token for part in parts if part for token in part.tokens)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the model has: `config` of its tokenizer, and `without`, tokens that it lacks."""
+        parts = (self.thinking, self.calling)
+        return {key: value for part in parts if part for key, value in part.facts.items()}
 
     @property
     def kwargs(self) -> dict[str, object]:
@@ -76,8 +83,8 @@ def formats(reasoning: str | None, tools: str | None) -> Iterator[Format]:
             yield Format(framing.thinking if reasoning else None, framing.calling if tools else None, framing)
     if framed:
         return
-    thinking = [one for one in THINKING if reasoning in one.names]
-    callings = [one for one in JSON_CALLS + MARKUP_CALLS if tools in one.names]
+    thinking = [one for one in THINKING + TEMPLATED_THINKING if reasoning in one.names]
+    callings = [one for one in JSON_CALLS + MARKUP_CALLS + TEMPLATED_CALLS if tools in one.names]
     for first in thinking if reasoning else [None]:
         for second in callings if tools else [None]:
             yield Format(first, second)

@@ -46,7 +46,7 @@ def entry(reasoning: str | None, tools: str | None, form: Format) -> dict[str, A
     one = long_sample(form, 7)
     found: dict[str, Any] = {"reasoning": reasoning, "tools": tools, "verdict": one.verdict}
     found["pieces"] = [[piece] if isinstance(piece, Token) else piece for piece in one.pieces]
-    facts = dict(form.calling.facts) if form.calling else {}
+    facts = form.facts
     for key, value in (
         ("kwargs", form.kwargs), ("without", list(facts.get("without", ()))), ("config", facts.get("config"))
     ):  # fmt: skip

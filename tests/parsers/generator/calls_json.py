@@ -20,7 +20,7 @@ def _object(rng: random.Random, call: Call, key: str = "arguments", fixed: bool 
     return dumps(rng, pair)
 
 
-def _blocks(
+def hermes_blocks(
     start: str, end: str, between: Sequence[str], inside: tuple[str, ...] = (), fixed: bool = False
 ) -> Callable[[random.Random, list[Call]], Pieces]:
     """`start` object `end` for each call."""
@@ -193,14 +193,14 @@ _K2 = (
 _WRITERS = (
     Calling(
         ("hermes", "qwen3_json"),
-        _blocks(*_TOOL_CALL, ("\n", "", "\n\n"), inside=_TOOL_CALL[1:]),
+        hermes_blocks(*_TOOL_CALL, ("\n", "", "\n\n"), inside=_TOOL_CALL[1:]),
         tokens=_TOOL_CALL,
         near=_NEAR,
         inside=_TOOL_CALL[1:],
     ),
     Calling(
         ("longcat",),
-        _blocks("<longcat_tool_call>", "</longcat_tool_call>", ("\n", "")),
+        hermes_blocks("<longcat_tool_call>", "</longcat_tool_call>", ("\n", "")),
         tokens=("<longcat_tool_call>", "</longcat_tool_call>"),
         near=("<longcat", "<tool_call>", "{"),
     ),
@@ -271,7 +271,11 @@ _WRITERS = (
         near=("<tool_", "[", "</tool_calls"),
     ),
     Calling(
-        ("ernie45",), _blocks(*_TOOL_CALL, ("\n", ""), fixed=True), tokens=_TOOL_CALL, strips=True, near=_NEAR
+        ("ernie45",),
+        hermes_blocks(*_TOOL_CALL, ("\n", ""), fixed=True),
+        tokens=_TOOL_CALL,
+        strips=True,
+        near=_NEAR,
     ),
     Calling(
         ("internlm",),

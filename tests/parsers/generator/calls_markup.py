@@ -19,7 +19,9 @@ def _line(rng: random.Random) -> str:
     return rng.choice(("\n", "\n", ""))
 
 
-def _qwen(start: str, end: str, verbatim: bool = False) -> Callable[[random.Random, list[Call]], Pieces]:
+def qwen_blocks(
+    start: str, end: str, verbatim: bool = False
+) -> Callable[[random.Random, list[Call]], Pieces]:
     def write(rng: random.Random, calls: list[Call]) -> Pieces:
         pieces: Pieces = []
         for number, call in enumerate(calls):
@@ -239,7 +241,7 @@ def _without(*words: str) -> Callable[[str], str]:
 MARKUP_CALLS = (
     Calling(
         ("qwen3_coder", "qwen3_xml", "step3p5", "step5"),
-        _qwen(*_TOOL_CALL),
+        qwen_blocks(*_TOOL_CALL),
         tokens=_TOOL_CALL,
         avoid=_QWEN_AVOID,
         strips=True,
@@ -248,7 +250,7 @@ MARKUP_CALLS = (
     ),
     Calling(
         ("mimo",),
-        _qwen(*_TOOL_CALL, verbatim=True),
+        qwen_blocks(*_TOOL_CALL, verbatim=True),
         tokens=_TOOL_CALL,
         avoid=_QWEN_AVOID,
         strips=True,
@@ -257,7 +259,7 @@ MARKUP_CALLS = (
     ),
     Calling(
         ("seed_oss",),
-        _qwen("<seed:tool_call>", "</seed:tool_call>"),
+        qwen_blocks("<seed:tool_call>", "</seed:tool_call>"),
         tokens=("<seed:tool_call>", "</seed:tool_call>"),
         avoid=_QWEN_AVOID,
         strips=True,

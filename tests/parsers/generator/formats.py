@@ -46,7 +46,7 @@ class Thinking:
     template kwargs that turn reasoning on. `edges`: whitespace at the section's end: "kept", "dropped", or
     "none" where this generator writes none. `wrap`: markup around the content. `skips`: whitespace that is
     dropped where content begins. `lead`: text that the reader puts before the content. `never`: there is no
-    reasoning.
+    reasoning. `facts`: what the model must have, or not.
     """
 
     names: tuple[str, ...]
@@ -61,6 +61,7 @@ class Thinking:
     near: tuple[str, ...] = ()
     lead: str = ""
     never: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

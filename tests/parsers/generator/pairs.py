@@ -45,6 +45,6 @@ _FOREIGN = [("qwen3", name) for name in TOOLS] + [(name, "hermes") for name in R
 PAIRS: list[tuple[str | None, str | None]] = [
     pair
     for pair in dict.fromkeys([*_ALONE, *_OWN, *_KNOWN, *_FOREIGN])
-    if not (_TOGETHER & {*pair}) or pair[0] == pair[1]
+    if not (_TOGETHER & {*pair}) or None in pair or pair[0] == pair[1]
 ]
 """Every name alone, with its own kind, and with one of another family."""

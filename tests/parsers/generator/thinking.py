@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.parsers.generator.formats import Pieces, Thinking, Token
 
 
-def _pair(
+def think_pair(
     start: str, end: str, tokens: bool = True, opener: float = 0.5
 ) -> Callable[[random.Random, str], Pieces]:
     """`start` text `end`; the start is often in the prompt."""
@@ -24,7 +24,7 @@ def _pair(
 def _think(*names: str, opener: float = 0.5, **more: object) -> Thinking:
     return Thinking(
         names,
-        _pair("<think>", "</think>", opener=opener),
+        think_pair("<think>", "</think>", opener=opener),
         tokens=("<think>", "</think>"),
         near=("<thi", "</", "</thin", "think>"),
         **more,  # type: ignore[arg-type]
@@ -65,13 +65,13 @@ THINKING = (
     _think("minimax_m2_append_think", lead="<think>", never=True),
     Thinking(
         ("seed_oss",),
-        _pair("<seed:think>", "</seed:think>"),
+        think_pair("<seed:think>", "</seed:think>"),
         tokens=("<seed:think>", "</seed:think>"),
         near=("<seed:", "</seed:think"),
     ),
     Thinking(
         ("mistral",),
-        _pair("[THINK]", "[/THINK]", opener=1),
+        think_pair("[THINK]", "[/THINK]", opener=1),
         tokens=("[THINK]", "[/THINK]"),
         begins="before",
         edges="dropped",
@@ -79,7 +79,7 @@ THINKING = (
     ),
     Thinking(
         ("gemma4",),
-        _pair("<|channel>", "<channel|>", opener=1),
+        think_pair("<|channel>", "<channel|>", opener=1),
         tokens=("<|channel>", "<channel|>"),
         begins="before",
         edges="dropped",
@@ -87,7 +87,7 @@ THINKING = (
     ),
     Thinking(
         ("minimax_m3",),
-        _pair("<mm:think>", "</mm:think>", tokens=False, opener=1),
+        think_pair("<mm:think>", "</mm:think>", tokens=False, opener=1),
         pair=("<mm:think>", "</mm:think>"),
         begins="before",
         edges="none",
@@ -95,7 +95,7 @@ THINKING = (
     ),
     Thinking(
         ("olmo3",),
-        _pair("<think>", "</think>", tokens=False),
+        think_pair("<think>", "</think>", tokens=False),
         pair=("<think>", "</think>"),
         near=("<thi", "</th", "</"),
     ),
@@ -126,7 +126,7 @@ THINKING = (
     ),
     Thinking(
         ("k2_horizon",),
-        _pair("<ifm|think>", "</ifm|think>"),
+        think_pair("<ifm|think>", "</ifm|think>"),
         tokens=("<ifm|think>", "</ifm|think>"),
         kwargs={"reasoning_effort": "high"},
         edges="none",
@@ -134,7 +134,7 @@ THINKING = (
     ),
     Thinking(
         ("plamo3",),
-        _pair("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", tokens=False, opener=1),
+        think_pair("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", tokens=False, opener=1),
         pair=("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
         begins="before",
         edges="none",
