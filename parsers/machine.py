@@ -437,8 +437,11 @@ class Machine:
                 self._text(text[blank:])
             return
         if region.to is not None and not text.isspace():
+            rest = text.lstrip()
+            if len(rest) < len(text):  # as if it had come alone
+                self._say(region, text[: len(text) - len(rest)])
             self._enter(region.to)
-            self._text(text)
+            self._text(rest)
         elif region.text is Text.CONTENT:
             self._speaker.content(text)
         elif region.text is Text.REASONING:

@@ -20,7 +20,7 @@ _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>")
 _CALL = JsonCall(
     ("parameters",), certain_by_name=True, name_key="tool_name", id_key="tool_call_id", verbatim=True
 )
-_CITED, _CITATION = "<co>", "</co:"
+_CITED, _CITATION = "<co>", "</co"
 
 
 def _sections(text: Text, kind: str, sections: tuple[On, ...]) -> dict[str, Region]:
@@ -35,9 +35,9 @@ def _sections(text: Text, kind: str, sections: tuple[On, ...]) -> dict[str, Regi
 def _channels(start: str, answer: str, answer_end: str) -> Channels:
     sections = (
         On(_THINK, "reasoning"),
-        On(_THINK_END, "content"),
+        On(_THINK_END, "gap"),
         On(answer, "content"),
-        On(answer_end, "content"),
+        On(answer_end, "gap"),
         On(_CALLS, "calls"),
         On(_CALLS_END, "after"),
     )
@@ -47,6 +47,7 @@ def _channels(start: str, answer: str, answer_end: str) -> Channels:
         regions={
             **_sections(Text.CONTENT, "content", sections),
             **_sections(Text.REASONING, "reasoning", sections),
+            "gap": Region(Text.MARKUP, sections, on_text="content"),
             "calls": Region(Text.DROP, (*sections, item, *_SEPARATORS)),
             "call": Region(Text.BODY, sections, _CALL, then="calls", rejected="calls"),
             "after": Region(Text.DROP, sections),

@@ -44,8 +44,11 @@ def _recipient(words: list[str]) -> str | None:
     return None
 
 
-def _read(header: str) -> Route:
+def _read(header: str) -> Route | None:
     """Where the message leads that stands behind a header."""
+    head, start, message = header.partition(_START)
+    if start:  # an answer that begins all over
+        return None if head.strip() else _read(message)
     before, _, after = header.replace(_CONSTRAIN, " " + _CONSTRAIN).partition(_CHANNEL)
     role = before.split()
     words = after.partition(_CHANNEL)[0].split()
@@ -69,6 +72,8 @@ def _read(header: str) -> Route:
 
 def _begins(text: str) -> bool:
     """Whether an answer may begin with a header that begins with `text`."""
+    if text.lstrip().startswith(_START):
+        return True
     head, channel, _ = text.partition(_CHANNEL)
     rest = head.lstrip()
     if _ROLE.startswith(rest):
@@ -90,13 +95,13 @@ _CHANNELS = Channels(
     regions={
         "begin": Region(
             Text.HEADER,
-            (On(_MESSAGE, "dropped"), On(_START, "header")),
-            keeps=_HEADER_WORDS,
+            (On(_MESSAGE, "dropped"),),
+            keeps=(_START, *_HEADER_WORDS),
             route=_read,
             begins=_begins,
         ),
         "header": Region(Text.HEADER, (On(_MESSAGE, "dropped"),), keeps=_HEADER_WORDS, route=_read),
-        "between": Region(Text.DROP, (On(_START, "header"),)),
+        "between": Region(Text.DROP, (On(_START, "header", tentative=True),)),
         "reasoning": Region(Text.REASONING, _OVER),
         "content": Region(Text.CONTENT, _OVER),
         "call": Region(Text.BODY, _OVER, JsonArguments(empty=""), counts=True),

@@ -17,6 +17,8 @@ _MESSAGE, _END, _STOP = "<|message_model|>", "<|end_message|>", "<|content_model
 _THINK, _TEXT, _CALL = "<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"
 _OTHER_TEXT = ("<|content_invoke_tool_text|>", "<|content_tool_error|>")
 
+_WORDS = ("<|message_user|>",)  # of other blocks than answers have
+
 _KINDS = (On(_THINK, "reasoning"), *(On(marker, "content") for marker in (_TEXT, *_OTHER_TEXT)))
 _CLOSE = (On(_END, "content"), On(_STOP, "content"), On(_MESSAGE, "header"))
 _CALLS = (On(_CALL, "call"),)
@@ -39,8 +41,8 @@ def _regions(calls: tuple[On, ...]) -> dict[str, Region]:
             route=_kind,
             begins=_may_be_author,
         ),
-        "content": Region(Text.CONTENT, (*_KINDS, *_CLOSE, *calls)),
-        "reasoning": Region(Text.REASONING, (*_CLOSE, *calls)),
+        "content": Region(Text.CONTENT, (*_KINDS, *_CLOSE, *calls), keeps=_WORDS),
+        "reasoning": Region(Text.REASONING, (*_CLOSE, *calls), keeps=_WORDS),
     }
 
 

@@ -50,7 +50,8 @@ def _tools(model: ModelFacts) -> ToolGrammar:
     if named:
         regions = {
             **_ARRAY_REGIONS,
-            "calls": Region(
+            "calls": Region(Text.MARKUP, (_LIST, On(_CALLS, "calls")), on_text="name"),
+            "name": Region(
                 Text.NAME,
                 (On(_ARGS, "arguments"), On("{", "arguments", keep=True, as_text=True)),
                 rejected="lost",
