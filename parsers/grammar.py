@@ -131,6 +131,12 @@ def open_unless_disabled(kwargs: Mapping[str, Any]) -> Initial:
     return "open" if kwargs.get("enable_thinking", True) else "off"
 
 
+def open_unless_both_off(kwargs: Mapping[str, Any]) -> Initial:
+    """Reasoning unless `thinking`, `enable_thinking` or both are given and none is truthy."""
+    given = [kwargs[word] for word in ("thinking", "enable_thinking") if kwargs.get(word) is not None]
+    return "open" if not given or any(given) else "off"
+
+
 def off_unless_enabled(kwargs: Mapping[str, Any]) -> Initial:
     """Reasoning only if `thinking` or `enable_thinking` is truthy."""
     return "open" if kwargs.get("thinking") or kwargs.get("enable_thinking") else "off"

@@ -1,4 +1,6 @@
-"""DeepSeek R1, V3 and V3.1: `<think>` reasoning read by token id, calls in a section of marker tokens."""
+"""DeepSeek R1, V3 and V3.1: `<think>` reasoning read by token id, as others have it too, and calls in a
+section of marker tokens.
+"""
 
 from dataclasses import replace
 
@@ -12,6 +14,7 @@ from parsers.grammar import (
     ToolGrammar,
     always_open,
     off_unless_enabled,
+    open_unless_both_off,
 )
 from parsers.tags import DEEPSEEK_V3_TAG, DEEPSEEK_V31_TAG
 
@@ -34,6 +37,25 @@ V3 = replace(
     initial=off_unless_enabled,
     models="DeepSeek V3.1, V3.2",
     signs=(Signs(template=("<｜Assistant｜>", "</think>", "thinking = false")),),
+)
+
+STEP5 = replace(
+    R1, names=("step5",), models="Step 5", signs=(Signs(template=("<think>",), model_type="step5"),)
+)
+HOLO2 = replace(
+    R1,
+    names=("holo2",),
+    initial=open_unless_both_off,
+    models="Holo2",
+    signs=(Signs(template=("<think>",), model_type="holo2"),),
+)
+POOLSIDE = replace(
+    R1,
+    names=("poolside_v1",),
+    initial=off_unless_enabled,
+    boundary=("<assistant>",),
+    models="Laguna",
+    signs=(Signs(template=("<assistant>", "<think>"), model_type="laguna"),),
 )
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from parsers.bodies.conversions import json_or_literal
 from parsers.bodies.key_value import KeyValues
 from parsers.bodies.values import Values
 from parsers.grammar import (
     ForModel,
-    Initial,
     ModelFacts,
     On,
     ReasoningGrammar,
@@ -19,14 +16,9 @@ from parsers.grammar import (
     Signs,
     Text,
     ToolGrammar,
+    open_unless_both_off,
 )
 from parsers.tags import GLM_TAG
-
-
-def open_unless_both_off(kwargs: Mapping[str, Any]) -> Initial:
-    """Reasoning unless the template was told otherwise, by either of its two words."""
-    told = [kwargs[word] for word in ("thinking", "enable_thinking") if word in kwargs]
-    return "open" if any(told) or not told else "off"
 
 
 def always_thinks(template: str | None) -> bool:

@@ -1,32 +1,44 @@
-"""Hermes and Qwen2.5/Qwen3: `<tool_call>` around a JSON object."""
+"""Hermes, Qwen2.5 and Qwen3: `<tool_call>` around a JSON object. LongCat has a word of its own."""
+
+from dataclasses import replace
 
 from parsers.bodies.json_call import JsonCall
 from parsers.grammar import On, Region, Signs, Text, ToolGrammar
-from parsers.tags import HERMES_TAG
+from parsers.tags import HERMES_TAG, LONGCAT_TAG
 
-TOOLS = ToolGrammar(
+
+def _calls(start: str, end: str) -> ToolGrammar:
+    opens, closes = On(start, "call", tentative=True), On(end, "after")
+    body = JsonCall(("arguments",), certain_by_name=True)
+    return ToolGrammar(
+        names=(),
+        content=(opens,),
+        regions={
+            "call": Region(Text.BODY, (closes,), body, then="closing"),
+            "closing": Region(Text.DROP, (closes, opens)),
+            "after": Region(Text.DROP, (opens,)),
+        },
+        needs_special_tokens="with tools",
+        format=f"{start}{{name, arguments}}{end}",
+    )
+
+
+TOOLS = replace(
+    _calls("<tool_call>", "</tool_call>"),
     names=("hermes", "qwen3_json"),
-    content=(On("<tool_call>", "call", tentative=True),),
-    regions={
-        "call": Region(
-            Text.BODY,
-            (On("</tool_call>", "after"),),
-            JsonCall(("arguments",), certain_by_name=True),
-            then="closing",
-        ),
-        "closing": Region(
-            Text.DROP, (On("</tool_call>", "after"), On("<tool_call>", "call", tentative=True))
-        ),
-        "after": Region(Text.DROP, (On("<tool_call>", "call", tentative=True),)),
-    },
-    needs_special_tokens="with tools",
     structural_tag=HERMES_TAG,
     models="Hermes 2 and 3, Qwen2.5, QwQ, Qwen3",
-    format="<tool_call>{name, arguments}</tool_call>",
     signs=(
         Signs(
             template=("<tool_call>", "</tool_call>", "arguments"),
             lacks=("<function=", "<arg_key>", "<response>", "<tool_calls>"),
         ),
     ),
+)
+LONGCAT = replace(
+    _calls("<longcat_tool_call>", "</longcat_tool_call>"),
+    names=("longcat",),
+    structural_tag=LONGCAT_TAG,
+    models="LongCat Flash",
+    signs=(Signs(template=("<longcat_tool_call>",)),),
 )

@@ -1,11 +1,18 @@
 """Kimi K2: a section of calls, each with a header that is its id; `<think>` reasoning."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from parsers.bodies.json_arguments import JsonArguments
-from parsers.grammar import Initial, On, ReasoningGrammar, Region, Route, Signs, Text, ToolGrammar
+from parsers.grammar import (
+    On,
+    ReasoningGrammar,
+    Region,
+    Route,
+    Signs,
+    Text,
+    ToolGrammar,
+    open_unless_both_off,
+)
 from parsers.tags import KIMI_K2_TAG
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -13,12 +20,6 @@ _CALL, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _ARGUMENTS = "<|tool_call_argument_begin|>"
 
 _ID = re.compile(r"(?:functions\.(?!:)|(?!functions\.))([^:]+):(?:.*:)?[0-9]+", re.DOTALL)
-
-
-def _open_unless_both_disabled(kwargs: Mapping[str, Any]) -> Initial:
-    """Reasoning unless `thinking`, `enable_thinking` or both are given and none is truthy."""
-    given = [kwargs[key] for key in ("thinking", "enable_thinking") if kwargs.get(key) is not None]
-    return "open" if not given or any(given) else "off"
 
 
 def _call(header: str) -> Route | None:
@@ -32,7 +33,7 @@ REASONING = ReasoningGrammar(
     names=("kimi_k2",),
     start="<think>",
     end="</think>",
-    initial=_open_unless_both_disabled,
+    initial=open_unless_both_off,
     ends=(_SECTION,),
     absorbs=True,
     strip=True,

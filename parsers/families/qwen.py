@@ -1,8 +1,27 @@
-"""Qwen3 and Qwen3-Coder: `<think>` reasoning, calls in XML."""
+"""Qwen3, Qwen3-Coder and relatives: `<think>` reasoning, calls in XML. Seed-OSS has words of its own."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from parsers.bodies.values import Values
 from parsers.bodies.xml_parameters import XmlParameters
-from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar, open_unless_disabled
-from parsers.tags import QWEN_CODER_TAG
+from parsers.grammar import (
+    On,
+    ReasoningGrammar,
+    Region,
+    Signs,
+    Text,
+    ToolGrammar,
+    always_open,
+    open_unless_disabled,
+)
+from parsers.tags import MIMO_TAG, QWEN_CODER_TAG
+
+
+def _wants_content(kwargs: Mapping[str, Any]) -> bool:
+    return kwargs.get("force_nonempty_content") is True
+
 
 REASONING = ReasoningGrammar(
     names=("qwen3",),
@@ -18,46 +37,103 @@ REASONING = ReasoningGrammar(
     signs=(Signs(template=("<|im_start|>", "<think>")),),
 )
 
-_PARAMETERS = XmlParameters(
-    opening="<parameter=", closing="</parameter>", done=("</function>",), stops=("<function=",)
+STEP_REASONING = replace(
+    REASONING,
+    names=("step3p5",),
+    initial=always_open,
+    strip=True,
+    models="Step 3.5, Step 3.7",
+    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="step3p5"),),
+)
+MIMO_REASONING = replace(
+    REASONING,
+    names=("mimo",),
+    models="MiMo",
+    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="mimo_v2_flash"),),
+)
+NEMOTRON_REASONING = replace(
+    REASONING,
+    names=("nemotron_v3",),
+    strip=True,
+    promotes=_wants_content,
+    models="Nemotron 3",
+    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="nemotron_h"),),
+)
+GRANITE_REASONING = replace(
+    NEMOTRON_REASONING,
+    names=("granite_thinking_parser",),
+    skip="\n",
+    models="Granite 4.2 thinking",
+    signs=(Signs(template=("<|start_of_role|>", "<think>", "enable_thinking")),),
+)
+SEED_REASONING = replace(
+    REASONING,
+    names=("seed_oss",),
+    start="<seed:think>",
+    end="</seed:think>",
+    ends=("<seed:tool_call>",),
+    boundary=("<seed:bos>", "<seed:eos>"),
+    required_tokens=("<seed:think>", "</seed:think>"),
+    models="Seed-OSS",
+    format="<seed:think>...</seed:think>",
+    signs=(Signs(template=("<seed:think>",)),),
 )
 
-TOOLS = ToolGrammar(
+
+def _calls(start: str, end: str, values: Values) -> ToolGrammar:
+    """Calls between these two tokens. Models leave the wrapper out; prose names no real function."""
+    parameters = XmlParameters(
+        opening="<parameter=",
+        closing="</parameter>",
+        done=("</function>",),
+        stops=("<function=",),
+        values=values,
+    )
+    named = (On(">", "parameters", as_text=True),)
+    again = (On("<function=", "name", as_text=True), On(start, "wrapper"), On(end, "content"))
+    return ToolGrammar(
+        names=(),
+        content=(On(start, "wrapper"), On("<function=", "bare_name", tentative=True, as_text=True)),
+        regions={
+            "wrapper": Region(Text.DROP, again),
+            "name": Region(Text.NAME, named, rejected="wrapper"),
+            "bare_name": Region(Text.NAME, named, known_names=True),
+            "parameters": Region(Text.BODY, (On(start, "wrapper"),), parameters, then="between"),
+            "between": Region(Text.DROP, again),
+        },
+        strip=True,
+        absorbs=True,
+        typed=True,
+        needs_special_tokens="always",
+        required_tokens=(start, end),
+        format="<function=NAME><parameter=KEY>VALUE</parameter></function>",
+    )
+
+
+TOOLS = replace(
+    _calls("<tool_call>", "</tool_call>", Values("newline")),
     names=("qwen3_coder", "qwen3_xml"),
-    content=(
-        On("<tool_call>", "wrapper"),
-        On(
-            "<function=", "bare_name", tentative=True, as_text=True
-        ),  # models leave the wrapper out; prose names no real function
-    ),
-    regions={
-        "wrapper": Region(
-            Text.DROP,
-            (
-                On("<function=", "name", as_text=True),
-                On("<tool_call>", "wrapper"),
-                On("</tool_call>", "content"),
-            ),
-        ),
-        "name": Region(Text.NAME, (On(">", "parameters", as_text=True),), rejected="wrapper"),
-        "bare_name": Region(Text.NAME, (On(">", "parameters", as_text=True),), known_names=True),
-        "parameters": Region(Text.BODY, (On("<tool_call>", "wrapper"),), _PARAMETERS, then="between"),
-        "between": Region(
-            Text.DROP,
-            (
-                On("</tool_call>", "content"),
-                On("<tool_call>", "wrapper"),
-                On("<function=", "name", as_text=True),
-            ),
-        ),
-    },
-    strip=True,
-    absorbs=True,
-    typed=True,
-    needs_special_tokens="always",
-    required_tokens=("<tool_call>", "</tool_call>"),
     structural_tag=QWEN_CODER_TAG,
     models="Qwen3-Coder, Qwen3-Next, Qwen3.5",
-    format="<function=NAME><parameter=KEY>VALUE</parameter></function>",
     signs=(Signs(template=("<tool_call>", "<function=", "<parameter=")),),
+)
+STEP_TOOLS = replace(
+    TOOLS,
+    names=("step3p5", "step5"),
+    models="Step 3.5, Step 3.7, Step 5",
+    signs=(Signs(template=("<tool_call>", "<function=", "<parameter="), model_type="step3p5"),),
+)
+MIMO_TOOLS = replace(
+    _calls("<tool_call>", "</tool_call>", Values("none")),
+    names=("mimo",),
+    structural_tag=MIMO_TAG,
+    models="MiMo",
+    signs=(Signs(template=("<tool_call>", "<function=", "<parameter="), model_type="mimo_v2_flash"),),
+)
+SEED_TOOLS = replace(
+    _calls("<seed:tool_call>", "</seed:tool_call>", Values("newline")),
+    names=("seed_oss",),
+    forced="json",
+    models="Seed-OSS",
+    signs=(Signs(template=("<seed:tool_call>",)),),
 )
