@@ -175,8 +175,11 @@ class Family:
             reasoning = "open" if open_ else "over"
         asked = bool(tools) and tool_choice != "none"
         form: Literal["", "required", "named"] = ""
-        if asked and self.forces_json and tool_choice in ("required", "named"):
-            form = "required" if tool_choice == "required" else "named"
+        if asked and self.forces_json:
+            if tool_choice == "required":
+                form = "required"
+            elif tool_choice == "named" and named is not None:
+                form = "named"
         return RequestContext(
             reasoning=reasoning,
             tools=self.tools is not None and (asked or self._absorbs),

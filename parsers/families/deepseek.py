@@ -47,7 +47,7 @@ HOLO2 = replace(
     names=("holo2",),
     initial=open_unless_both_off,
     models="Holo2",
-    signs=(Signs(template=("<think>",), model_type="holo2"),),
+    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="holo2"),),
 )
 POOLSIDE = replace(
     R1,
