@@ -7,41 +7,18 @@ one (bounded by `max_undecided`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from parsers import names
 from parsers.bodies import Said, solid
 from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Special
-from parsers.grammar import On, Route, Text
-from parsers.speech import Speaker, Speech
+from parsers.grammar import On, Text
+from parsers.speech import Speaker
+from parsers.state import State, restore
 from parsers.table import CompiledRegion, RequestContext, Table
-
-_LONGEST_NAME = 1024  # characters; what is longer is no function name and no header
-
-
-class State(msgspec.Struct, array_like=True):
-    """Everything that changes while an answer is parsed.
-
-    `held`: a piece of a text marker, or the name or header being read. `raw`: characters since a tentative
-    opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `counting`:
-    the last of `Table.counted` was the first. `idle`: the output has not left its first region. `unsure`:
-    characters of a body that has no name yet.
-    """
-
-    region: str
-    held: str = ""
-    raw: str | None = None
-    calls: int = 0
-    open: bool = False
-    counting: bool = False
-    reasoning_tokens: int = 0
-    idle: bool = True
-    finished: bool = False
-    speech: Speech | None = None
-    body: Any = None
-    unsure: int = 0
 
 
 class Machine:
@@ -52,7 +29,7 @@ class Machine:
         self._table = table
         self._regions = table.regions
         first = "reasoning" if context.reasoning == "open" else table.start
-        self._state = State(first) if snapshot is None else self._restore(snapshot)
+        self._state = State(first) if snapshot is None else restore(snapshot, table.regions)
         self._speaker = Speaker(context, table, self._state.speech)
         self._state.speech = self._speaker.speech
         self._events: list[Event] = self._speaker.events
@@ -107,9 +84,8 @@ class Machine:
         region = self._regions[state.region]
         if region.text is Text.REASONING:
             self._speaker.leave_reasoning()
-        idle = state.idle and self._context.reasoning == "off" and region.text is Text.CONTENT
-        idle = idle and not region.absorbs
-        self._speaker.finish(state.calls, idle)
+        plain = self._context.reasoning == "off" and region.text is Text.CONTENT and not region.absorbs
+        self._speaker.finish(state.calls, idle=state.idle and plain)
         return self._take()
 
     def snapshot(self) -> Any:
@@ -206,7 +182,7 @@ class Machine:
             state.raw = ""
         name, to = None, on.to
         if region.text in (Text.NAME, Text.HEADER):
-            route = self._route(region, on)
+            route = names.read(region.region, state.held, on.to, self._names(region))
             if route is None:
                 if state.raw is not None and not on.keep:
                     state.held += on.marker
@@ -269,7 +245,7 @@ class Machine:
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
         """Read a name or a header up to its marker; return what is left to read."""
         state = self._state
-        begun = self._begun(region, buffer[:start])
+        begun = names.begun(region.region, buffer[:start], self._names(region))
         state.held = buffer[:begun]
         if begun < start:
             self._reject(region)
@@ -280,44 +256,12 @@ class Machine:
         self._go(region, region.on[marker])
         return buffer[start + len(marker) :]
 
-    def _begun(self, region: CompiledRegion, text: str) -> int:
-        """How much of `text` may be the beginning of a name or a header."""
-        if len(text) <= _LONGEST_NAME and self._may_begin(region, text):
-            return len(text)
-        low, high = 0, min(len(text), _LONGEST_NAME + 1)  # what does not begin one, does not with more text
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._may_begin(region, text[:middle]):
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def _may_begin(self, region: CompiledRegion, text: str) -> bool:
-        if len(text) > _LONGEST_NAME:
-            return False
-        words = region.region
-        if words.begins is not None and not words.begins(text):
-            return False
-        beginning = text.strip()
-        return not self._names_known(region) or any(
-            name.startswith(beginning) for name in self._context.types
-        )
-
-    def _names_known(self, region: CompiledRegion) -> bool:
-        """Names are checked. Without tools in the request, a certain opener opens a call of any name."""
-        return region.region.known_names and (self._state.raw is not None or bool(self._context.types))
-
-    def _route(self, region: CompiledRegion, on: On) -> Route | None:
-        """What the name or header that was read is; None for none."""
-        held = self._state.held
-        route = region.region.route
-        found = Route(on.to, held.strip() or None) if route is None else route(held)
-        if found is None or (region.text is Text.NAME and not found.name):
-            return None
-        if found.name is not None and self._names_known(region) and found.name not in self._context.types:
-            return None
-        return found
+    def _names(self, region: CompiledRegion) -> Collection[str] | None:
+        """The names that a name must be one of. Without tools in the request, a certain opener opens a call
+        of any name."""
+        types = self._context.types
+        checked = region.region.known_names and (self._state.raw is not None or bool(types))
+        return types if checked else None
 
     def _reject(self, region: CompiledRegion) -> None:
         """What should have been a name or a header is none."""
@@ -453,20 +397,6 @@ class Machine:
         self._events.append(Anomaly(kind, characters))
 
     def _take(self) -> list[Event]:
-        events = self._events[:]
+        events = self._events.copy()
         self._events.clear()
         return events
-
-    def _restore(self, snapshot: Any) -> State:
-        try:
-            state = msgspec.convert(snapshot, State)
-            region = self._regions[state.region]
-            if state.body is not None and region.body is not None:
-                state.body = msgspec.convert(state.body, region.body.state_type)
-            elif region.body is not None:
-                raise ValueError("a region with a body has no body state")
-            elif state.body is not None:
-                raise ValueError("a region without a body has a body state")
-        except (msgspec.ValidationError, KeyError) as error:
-            raise ValueError(f"malformed parser snapshot: {error}") from None
-        return state
