@@ -57,12 +57,13 @@ class On:
 @dataclass(frozen=True)
 class Route:
     """What a header says: the region that follows ("", the marker's) and, where it opens a call, the call's
-    name and own id.
+    name and own id. `dropped`: characters of the header that say nothing.
     """
 
     to: str
     name: str | None = None
     id: str | None = None
+    dropped: int = 0
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,8 @@ class Machine:
                 return
             state.held = ""
             name, to = route.name, route.to or to
+            if route.dropped:
+                self._anomaly("dropped_text", route.dropped)
             if name is not None:
                 self._start_call(name, route.id)
             elif region.text is Text.HEADER:

@@ -4,6 +4,8 @@ An answer continues behind `<|start|>assistant`. What a message is decides its r
 a function's message is a call, `analysis` reasoning, `final` and `commentary` without a recipient content.
 """
 
+from dataclasses import replace
+
 from parsers.bodies.json_arguments import JsonArguments
 from parsers.grammar import (
     Channels,
@@ -24,6 +26,7 @@ _BUILT_IN = ("assistant", "python", "browser", "container")
 
 _ROLE = "assistant"
 _TO = "to="
+_KNOWN = (_ROLE, "analysis", "commentary", "final", "json", "code", "text")
 
 
 def _function(recipient: str) -> str | None:
@@ -45,10 +48,17 @@ def _recipient(words: list[str]) -> str | None:
 
 
 def _read(header: str) -> Route | None:
-    """Where the message leads that stands behind a header."""
+    """Where the message leads that stands behind a header, and what of the header says nothing."""
     head, start, message = header.partition(_START)
     if start:  # an answer that begins all over
         return None if head.strip() else _read(message)
+    route = _route(header)
+    words = header.replace(_CHANNEL, " ").replace(_CONSTRAIN, " ").split()
+    used = (*_KNOWN, _TO + (route.name or "assistant"), f"{_TO}functions.{route.name}")
+    return replace(route, dropped=sum(len(word) for word in words if word not in used))
+
+
+def _route(header: str) -> Route:
     before, _, after = header.replace(_CONSTRAIN, " " + _CONSTRAIN).partition(_CHANNEL)
     role = before.split()
     words = after.partition(_CHANNEL)[0].split()
