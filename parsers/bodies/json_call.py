@@ -179,7 +179,9 @@ class JsonCall:
                 said.arguments.extend(out)
         if state.value.done:
             if state.phase == _KEY:
-                state.key = _text(state.key)
+                written, state.key = state.key, _text(state.key)
+                if not state.key:  # no string, or a key too long to mean anything
+                    self._skip(state, said, len(written))
                 state.phase = _COLON
                 said.failed = bool(self.first) and not state.begun and state.key not in self.first
                 state.begun = True

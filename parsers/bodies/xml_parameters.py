@@ -90,6 +90,7 @@ class XmlParameters:
             self.values.write(state, state.held, said)
             self.values.cut(state, said)
             return False
+        said.unfinished += solid(state.held)
         self.values.close(state, said)
         return True
 

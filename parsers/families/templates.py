@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from parsers.bodies import Body
+from parsers.bodies.json_arguments import JsonArguments
 from parsers.bodies.json_call import JsonCall
-from parsers.bodies.raw_json import RawJson
 from parsers.bodies.values import Values
 from parsers.bodies.xml_parameters import XmlParameters
 from parsers.families.json_lists import listed
@@ -141,7 +141,7 @@ def _tools(parser: str, facts: ModelFacts) -> ToolGrammar:
     opener = _opener(parser, field)
     ends = _literals(parser, "tool_calls", field, "close")
     over = tuple(On(end, "content") for end in ends)
-    regions = _behind_name(parser, field, over) if opener.after_name else _whole(parser, field, over)
+    regions = _behind_name(parser, facts, field, over) if opener.after_name else _whole(parser, field, over)
     entry = "name" if opener.after_name else "list" if "list" in regions else "call"
     for number, word in enumerate(reversed(opener.texts[1:])):
         step = f"opener {number}"
@@ -207,16 +207,21 @@ def _whole(parser: str, field: Mapping[str, Any], over: tuple[On, ...]) -> dict[
     return {"call": Region(Text.BODY, over, body, then="closing"), **closing}
 
 
-def _behind_name(parser: str, field: Mapping[str, Any], over: tuple[On, ...]) -> dict[str, Region]:
+def _behind_name(
+    parser: str, facts: ModelFacts, field: Mapping[str, Any], over: tuple[On, ...]
+) -> dict[str, Region]:
     """Calls whose name stands in the opener."""
     _function(parser, field)
-    return {"arguments": Region(Text.BODY, over, _arguments(parser, field, over))}
+    spelled = tuple(on.marker for on in over if not facts.is_token(on.marker))
+    body = _arguments(parser, field, spelled)
+    return {"arguments": Region(Text.BODY, over, body, then="closing"), "closing": Region(Text.DROP, over)}
 
 
-def _arguments(parser: str, field: Mapping[str, Any], over: tuple[On, ...]) -> Body:
+def _arguments(parser: str, field: Mapping[str, Any], ends: tuple[str, ...]) -> Body:
+    """`ends`: closers that the body has to see, since they are no tokens."""
     kind, arguments = field.get("content"), field.get("content_args") or {}
     if kind == "json" and not arguments:
-        return RawJson()
+        return JsonArguments(behind="leave", ends=ends)
     if kind != "xml-inline":
         raise UnfitModelError(
             f"parser {parser}: arguments of kind {kind} cannot be read while they are generated"
@@ -230,7 +235,8 @@ def _arguments(parser: str, field: Mapping[str, Any], over: tuple[On, ...]) -> B
     return XmlParameters(
         opening=_text(parser, "tool_calls", tag["opening"]),
         closing=closing,
-        done=tuple(on.marker for on in over),
+        done=(),
+        stops=ends,
         values=Values("blank" if blank else "none", json=reader.get("name") == "json"),
     )
 

@@ -115,7 +115,10 @@ def test_parsers_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_worst_inputs_of_parsers_are_found(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["parsers", "hermes", "--worst", "--bytes", "4000", "--limit", "1000", "--json"]) in (0, 1)
+    assert bench.main(["parsers", "hermes", "--worst", "--bytes", "4000", "--limit", "1000", "--json"]) in (
+        0,
+        1,
+    )
     row = json.loads(capsys.readouterr().out)[0]
     assert row["family"] == "hermes"
     assert row["ratio"] > 0

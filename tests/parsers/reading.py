@@ -45,6 +45,7 @@ class Message:
     calls: list[tuple[str, str]] = field(default_factory=list)
     complete: list[bool] = field(default_factory=list)
     anomalies: dict[str, int] = field(default_factory=dict)
+    ids: list[str | None] = field(default_factory=list)
 
 
 def add_up(events: Iterable[Event]) -> Message:
@@ -56,8 +57,9 @@ def add_up(events: Iterable[Event]) -> Message:
                 message.reasoning = (message.reasoning or "") + text
             case Content(text):
                 message.content = (message.content or "") + text
-            case CallStart(index, name):
+            case CallStart(index, name, own_id):
                 assert index == len(message.calls)
+                message.ids.append(own_id)
                 message.calls.append((name, ""))
                 message.complete.append(False)
             case CallArguments(index, text):

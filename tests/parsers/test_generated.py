@@ -103,15 +103,19 @@ def read_both_ways(
     return whole
 
 
-def check_accounts(pieces: Pieces, message: Message) -> None:
-    """No word was doubled, and those that are nowhere were counted as dropped."""
-    written = Counter(WORD.findall("".join(pieces)))
+def check_accounts(form: Format, pieces: Pieces, message: Message) -> None:
+    """No word was doubled, and those that are nowhere were counted as dropped, or stand inside markup."""
+    text = "".join(pieces)
+    written = Counter(WORD.findall(text))
     parts = [message.reasoning or "", message.content or ""]
     for name, arguments in message.calls:
         parts += [name, arguments]
     said = Counter(WORD.findall("\0".join(parts)))
     assert not said - written
-    lost = written - said
+    lost = written - said - Counter(WORD.findall("\0".join(one or "" for one in message.ids)))
+    if form.tags:
+        inside = re.finditer(form.tags, text, re.DOTALL)
+        lost -= Counter(word for tag in inside for word in WORD.findall(tag.group()))
     counted = sum(n for kind, n in message.anomalies.items() if kind != "markup_in_content")
     assert sum(len(word) * n for word, n in lost.items()) <= counted, (lost, message.anomalies)
 
@@ -121,6 +125,8 @@ def check_reading(one: Sample, message: Message) -> None:
     calls = [(call.name, call.arguments) for call in one.answer.calls]
     assert [(name, json.loads(arguments)) for name, arguments in message.calls] == calls
     assert all(message.complete)
+    for call, own_id in zip(one.answer.calls, message.ids, strict=True):
+        assert call.id is None or call.id == own_id
     assert (message.reasoning or "") == one.reasoning
     content = message.content or ""
     if one.loose:
@@ -204,13 +210,14 @@ seeds = st.integers(0, 2**48)
 def check_valid(family: Family, form: Format, seed: int) -> None:
     """A random valid output is read as it was meant, in chunks too."""
     rng = random.Random(seed)
-    spelled = rng.random() < 0.25 and not family.required_tokens
+    fixed = family.required_tokens or form.framing or form.facts
+    spelled = rng.random() < 0.25 and not fixed
     one = sample(rng, rng.choice((2, 6, 12)), form, spelled)
     markers = frozenset() if spelled else family.markers & form.tokens
     context = family.context(TOOLS, "auto", form.kwargs, one.verdict)
     message = read_both_ways(rng, family, context, markers, one.pieces)
     check_reading(one, message)
-    check_accounts(one.pieces, message)
+    check_accounts(form, one.pieces, message)
 
 
 def check_mutated(family: Family, form: Format, seed: int) -> None:
@@ -227,7 +234,7 @@ def check_mutated(family: Family, form: Format, seed: int) -> None:
     if form.calling and not form.calling.raw:
         for (_, arguments), complete in zip(message.calls, message.complete, strict=True):
             assert not complete or json.loads(arguments) is not None
-    check_accounts(pieces, message)
+    check_accounts(form, pieces, message)
 
 
 @pytest.mark.parametrize(("reasoning", "tools", "form"), CONFIGURATIONS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parsers import Family
+from parsers import Family, Marker
 from parsers.families.templates import REASONING, TOOLS
 from parsers.grammar import ModelFacts, ReasoningGrammar, ToolGrammar, UnfitModelError
 from tests.parsers.generator.templated import OBJECTS, TAGS, template
@@ -109,6 +109,26 @@ def test_readings(
 ) -> None:
     message = read(config, text)
     assert (message.reasoning, message.content, message.calls) == (reasoning, content, calls)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (
+            TAGS,
+            "<tool_call>\n<function=f>\n<parameter=a>\nx</tool_call>y\n</parameter>\n</function>\n</tool_call>z",
+        ),
+        (HEADED, '<|call|> functions.f<|message|>{"a": "x<|end|>y"}<|end|>z'),
+    ],
+)
+def test_closers_inside_values_are_text(config: dict[str, Any], text: str) -> None:
+    made = family(config)
+    spelled = lexemes(made, text)
+    inside = next(at for at, one in enumerate(spelled) if isinstance(one, Marker) and at > 0)
+    spelled[inside] = str(spelled[inside])
+    message = parse(made, spelled, made.context(OFFERED, "auto", {}, "unknown"))
+    assert message.content == "z"
+    assert "x<" in message.calls[0][1]
 
 
 def test_calls_stay_text_where_none_is_wanted() -> None:

@@ -53,6 +53,11 @@ class Format:
         return {key: value for part in parts if part for key, value in part.facts.items()}
 
     @property
+    def tags(self) -> str:
+        """A regular expression for markup in which anything may stand, "" where there is none."""
+        return "|".join(part.tag for part in (self.thinking, self.calling) if part and part.tag)
+
+    @property
     def kwargs(self) -> dict[str, object]:
         """Template kwargs that turn reasoning on."""
         return dict(self.thinking.kwargs) if self.thinking else {}

@@ -202,7 +202,7 @@ _WRITERS = (
         ("longcat",),
         hermes_blocks("<longcat_tool_call>", "</longcat_tool_call>", ("\n", "")),
         tokens=("<longcat_tool_call>", "</longcat_tool_call>"),
-        near=("<longcat", "<tool_call>", "{"),
+        near=("<longcat", "<tool_call", "{"),
     ),
     Calling(
         ("deepseek_v3",),
@@ -238,7 +238,6 @@ _WRITERS = (
         ("mistral",),
         _mistral_array,
         tokens=("[TOOL_CALLS]",),
-        strips=True,
         after="either",
         near=("[TOOL", "[", "{"),
         facts={"without": ("[ARGS]",)},
@@ -311,6 +310,7 @@ _WRITERS = (
     Calling(
         ("plamo3",),
         _plamo3,
+        after="content",
         near=("<|plamo:", "<|plamo:begin_tool_req", "<|"),
         prose=("<|plamo:begin_tool_requests",),
     ),

@@ -284,6 +284,7 @@ MARKUP_CALLS = (
         avoid=("minimax", "]<]"),
         text_only=True,
         near=("]<]", "]<]minimax[>[", "<invoke", "]"),
+        tag=r"\]<\]minimax\[>\[<[^>]*(?:>|$)",
         prose=("<tool_call>",),
     ),
     Calling(

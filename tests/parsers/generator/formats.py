@@ -46,7 +46,9 @@ class Thinking:
     template kwargs that turn reasoning on. `edges`: whitespace at the section's end: "kept", "dropped", or
     "none" where this generator writes none. `wrap`: markup around the content. `skips`: whitespace that is
     dropped where content begins. `lead`: text that the reader puts before the content. `never`: there is no
-    reasoning. `facts`: what the model must have, or not.
+    reasoning. `trims`: whitespace
+    around content is dropped, and this generator writes none. `tag`: a regular expression for markup in which
+    anything may stand, such as a header. `facts`: what the model must have, or not.
     """
 
     names: tuple[str, ...]
@@ -61,6 +63,8 @@ class Thinking:
     near: tuple[str, ...] = ()
     lead: str = ""
     never: bool = False
+    trims: bool = False
+    tag: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,6 +97,8 @@ class Calling:
     json_answers: bool = True
     inside: tuple[str, ...] = ()
     raw: bool = False
+    trims: bool = False
+    tag: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -143,7 +149,8 @@ def answer(words: Words, size: int, thinking: Thinking | None, calling: Calling 
     before = calling is not None and calling.before and (thinking is None or thinking.wrap is None)
     if not wanted or (before and rng.random() < 0.5):
         made.content = words.prose(size) if rng.random() < 0.9 else ""
-        if made.content and (thinking is None or thinking.wrap is None):
+        trimmed = any(part.trims for part in (thinking, calling) if part)
+        if made.content and not trimmed and (thinking is None or thinking.wrap is None):
             made.content = words.edge() + made.content + words.edge()
     if not wanted and calling is not None and calling.json_answers and rng.random() < 0.15:
         made.content = rng.choice(_JSON_ANSWERS)

@@ -25,13 +25,15 @@ def _framing(
     tools: tuple[str, ...] | None = None,
     begins: str = "before",
     edges: str = "kept",
+    trims: bool = False,
+    tag: str = "",
     **calling: Any,
 ) -> Framing:
     return Framing(
         names,
         write,
-        Thinking(names, _unwritten, tokens, begins=begins, near=near, edges=edges),
-        Calling(tools or names, _unwritten, tokens, near=near, **calling),
+        Thinking(names, _unwritten, tokens, begins=begins, near=near, edges=edges, trims=trims, tag=tag),
+        Calling(tools or names, _unwritten, tokens, near=near, trims=trims, tag=tag, **calling),
     )
 
 
@@ -187,6 +189,7 @@ FRAMED = (
         _HARMONY,
         near=("<|chan", "to=functions.ping", "analysis"),
         tools=("openai",),
+        tag=r"(?:^|<\|(?:start|end|call|return|channel)\|>).*?(?:<\|message\|>|$)",
         after="never",
         raw=True,
     ),
@@ -195,6 +198,7 @@ FRAMED = (
         _kimi_k3,
         ("<|open|>", "<|close|>", "<|sep|>"),
         near=("<|op", "think", "<|close"),
+        tag=r"<\|(?:open|close)\|>.*?(?:<\|sep\|>|$)",
         begins="inside",
         after="never",
         edges="none",
@@ -226,6 +230,7 @@ FRAMED = (
         before=False,
         after="never",
         edges="none",
+        trims=True,
         raw=True,
     ),
     _framing(
@@ -236,6 +241,7 @@ FRAMED = (
         before=False,
         after="never",
         edges="none",
+        trims=True,
         raw=True,
     ),
 )

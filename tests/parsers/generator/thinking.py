@@ -134,9 +134,8 @@ THINKING = (
     ),
     Thinking(
         ("plamo3",),
-        think_pair("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", tokens=False, opener=1),
+        think_pair("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", tokens=False),
         pair=("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-        begins="before",
         edges="none",
         near=("<|plamo:", "<|plamo:end_thin"),
     ),
