@@ -37,6 +37,8 @@ def load_parsers(config: ServerConfig, model: Model) -> Parsing:
     reasoning, tools = _chosen(model, config.reasoning_parser, tools)
     if reasoning is None and tools is None:
         return Parsing()
+    if model.model_type == "gpt_oss":  # vLLM reads its framing, reasoning too, whatever the names are
+        reasoning, tools = "openai_gptoss", "openai" if tools else None
     try:
         for flag, name, family in (
             ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning, model=facts)),
