@@ -123,11 +123,14 @@ class Values:
         said.arguments.append(state.late)
 
     def cut(self, state: ValuesState, said: Said) -> None:
-        """The output ended inside the open value: what is held of a string is said, a typed value is lost."""
+        """The output ended inside the open value: what is held of a string is said, a typed value is lost.
+        Where its key was to come with it, the object is closed without either."""
         if state.streams:
             said.arguments.append(escape(state.blank))
         else:
             said.unfinished += state.size
+            if self.keys_wait:
+                self.close(state, said)
         state.blank, state.pieces, state.key = "", [], ""
 
     def close(self, state: ValuesState, said: Said) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from parsers.bodies import Said, solid
 from parsers.bodies.values import Values, ValuesState
 from parsers.scan import Scanner
-from parsers.schema import Node
+from parsers.schema import Node, letters
 
 _LINES = Values("newline")  # a value stands on lines of its own
 
@@ -34,8 +34,8 @@ class XmlParameters:
     """Parameters between `opening`KEY`>` and `closing`, until one of `done` or, unread, one of `stops`.
 
     `opening` ends in the `=` before the key, which is in quotes or none. `is_text`: an attribute behind the
-    key whose "true" says that the value is a string. A missing `closing` is forgiven. `values`: how they are
-    written.
+    key whose "true" says that the value is a string, if the schema says no other. A missing `closing` is
+    forgiven. `values`: how they are written.
     """
 
     opening: str
@@ -117,7 +117,9 @@ class XmlParameters:
             attributes = {name: a or b or c for name, a, b, c in _ATTRIBUTE.findall("=" + tag)}
             key = attributes.get("", "")
         state.phase = _VALUE
-        self.values.begin(state, key, types.get(key), said, attributes.get(self.is_text) == "true")
+        node = types.get(key)
+        text = attributes.get(self.is_text) == "true" and (node is None or letters(node) in ("", "s"))
+        self.values.begin(state, key, node, said, text)
 
     def _value(self, state: XmlParametersState, buffer: str, at: int, said: Said) -> tuple[int, bool]:
         start, tag = self._value_ends.find(buffer, at)
