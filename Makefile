@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEPENDENCIES := $(VENV)/.dependencies
 DEVELOPMENT := $(VENV)/.development
 
-.PHONY: help demo test check fmt live bench fuzz-parsers
+.PHONY: help demo test check fmt live bench fuzz-render fuzz-parsers
 
 help:
 	@echo 'make demo    a chat with a tool through render, generate and derender, on a carried model'
@@ -16,6 +16,7 @@ help:
 	@echo 'make fmt     put the format right'
 	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
 	@echo 'make fuzz-parsers   the parsers on many more random outputs than make test has; takes half an hour'
+	@echo 'make fuzz-render  mutated requests to renderd and to a real vLLM, any difference made small'
 	@echo 'make bench   CPU per request of renderd and vLLM, side by side'
 
 demo: $(DEPENDENCIES)
@@ -37,6 +38,9 @@ fmt: $(DEVELOPMENT)
 
 live: $(DEVELOPMENT)
 	$(BIN)/python -m golden.live
+
+fuzz-render: $(DEVELOPMENT)
+	$(BIN)/python -m golden.fuzz
 
 bench: $(DEVELOPMENT)
 	$(BIN)/python -m golden.bench

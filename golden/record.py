@@ -82,7 +82,11 @@ class Client:
         self._http = httpx.Client(base_url=url, timeout=120)
 
     def post(self, path: str, body: Json) -> tuple[int, Any]:
-        answer = self._http.post(path, json=body)
+        try:
+            answer = self._http.post(path, json=body)
+        except (httpx.ReadError, httpx.RemoteProtocolError):
+            # After a 500 vLLM closes the connection, which the next request finds out.
+            answer = self._http.post(path, json=body)
         return answer.status_code, answer.json()
 
     def post_ok(self, path: str, body: Json) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,9 +58,9 @@ class Judge:
         want = self._recording.view(where)
         if want is ABSENT:
             return
-        if _failed(want) or _failed(got):
+        if failed(want) or failed(got):
             where = "error"
-            want, got, rules = _comparable_failures(want, got)
+            want, got, rules = comparable_failures(want, got)
         for difference in differences(want, got, rules):
             verdict = self._divergences.judge(
                 self._case, self._recording, where, want, got, difference, own_batch
@@ -111,14 +112,29 @@ def brief(value: Any) -> str:
     return shown if len(shown) <= 400 else f"{shown[:300]} ... {shown[-80:]}"
 
 
-def _failed(value: Any) -> bool:
+def failed(value: Any) -> bool:
     return isinstance(value, dict) and "status" in value and value["status"] >= 400
 
 
-def _comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:
+def comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:
     """Both as failures, and how to compare them. One beside a 200 differs in its status alone."""
-    left, right = (value if _failed(value) else {"status": 200} for value in (want, got))
+    left, right = (value if failed(value) else {"status": 200} for value in (want, got))
     if left["status"] < 400 or right["status"] < 400:
         return {"status": left["status"]}, {"status": right["status"]}, ERROR
-    of_schema = left["type"] == right["type"] == "Bad Request"
-    return left, right, SCHEMA_ERROR if of_schema else ERROR
+    if left["type"] == right["type"] == "Bad Request":
+        return {**left, "param": _nearest(left, right["param"])}, right, SCHEMA_ERROR
+    return left, right, SCHEMA_ERROR if _RAW.match(str(left["message"])) else ERROR
+
+
+_RAW = re.compile(r"\d+ validation errors? for ")
+"""The reference hands out what its schema library says of a content part: prose, as of a schema error."""
+
+
+def _nearest(want: Json, param: Any) -> Any:
+    """Of all the places that the reference names in a schema error the one that `param` names; else the
+    first."""
+    places = [want["param"], *re.findall(r"'loc': '([^']*)'", str(want["message"]))]
+    fits = (
+        place for place in places if not any(differences({"param": place}, {"param": param}, SCHEMA_ERROR))
+    )
+    return next(fits, want["param"])

@@ -14,10 +14,10 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from renderd.model.content_format import ContentFormat, detect_content_format
-from renderd.wire.errors import bad_request
+from renderd.model.sandbox import CountingEnvironment, counted, limited
+from renderd.wire.errors import ApiError, bad_request
 
 
 class _Generation(Extension):
@@ -51,8 +51,8 @@ def _strftime_now(format: str) -> str:
     return datetime.now().strftime(format)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+def _environment() -> CountingEnvironment:
+    environment = CountingEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
     environment.filters["tojson"] = _tojson
@@ -78,7 +78,10 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
         try:
-            return self.template.render(variables)
+            with limited():
+                return self.template.render(variables)
+        except ApiError:
+            raise
         except RecursionError as error:
             raise bad_request(str(error)) from None
         except Exception as error:  # a template can make any Python operation fail
@@ -90,7 +93,7 @@ def compile_template(source: str) -> CompiledTemplate:
     """Compile a template; templates in use stay compiled. Raises ApiError 400 for a syntax error."""
     try:
         tree = _ENVIRONMENT.parse(source)
-        template = _ENVIRONMENT.from_string(source)
+        template = _ENVIRONMENT.from_string(counted(_ENVIRONMENT.parse(source)))
         variables = frozenset(find_undeclared_variables(tree))
     except jinja2.TemplateError as error:
         raise bad_request(_reason(error)) from None

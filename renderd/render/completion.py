@@ -109,7 +109,7 @@ def _check_suffix(request: CompletionRequest) -> None:
 
 def _check_embeds(request: CompletionRequest) -> None:
     """Prompt embeddings are no token ids; vLLM too takes them only with a flag. Raises ApiError 400."""
-    if not request.prompt_embeds:
+    if request.prompt_embeds is None or request.prompt_embeds == []:
         return
     if request.echo:
         raise bad_request("Echo is unsupported with prompt embeds.")

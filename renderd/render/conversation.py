@@ -12,6 +12,7 @@ import msgspec
 from renderd.model.content_format import ContentFormat
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
+from renderd.wire.messages import refuses_parts
 
 Message = dict[str, Any]
 
@@ -82,6 +83,8 @@ def count_tool_calls(messages: Iterable[Message]) -> int:
 
 def _message(raw: Message, content_format: ContentFormat, model_name: str) -> Message:
     role = raw["role"]
+    if refuses_parts(raw):
+        raise bad_request(f"validation error: content parts that a message of role {role!r} cannot have")
     message: Message = {
         "role": role,
         "content": _content(raw.get("content"), role, content_format, model_name),
@@ -97,8 +100,16 @@ def _message(raw: Message, content_format: ContentFormat, model_name: str) -> Me
         if isinstance(raw.get(key), str):
             message[key] = raw[key]
     if role == "developer":
-        message["tools"] = raw.get("tools")
+        tools = raw.get("tools")
+        message["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
     return message
+
+
+def _tool(raw: Any) -> Any:
+    """Templates may print a tool whole: the key order is vLLM's."""
+    if not isinstance(raw, dict) or raw.get("type") != "function" or "function" not in raw:
+        return raw
+    return {"function": raw["function"], **{key: value for key, value in raw.items() if key != "function"}}
 
 
 def _content(raw: Any, role: str, content_format: ContentFormat, model_name: str) -> Any:
@@ -109,9 +120,17 @@ def _content(raw: Any, role: str, content_format: ContentFormat, model_name: str
     if content_format == "openai":
         if any(part["type"] == "tool_reference" for part in parsed):
             return parsed
-        return "\n".join(part["text"] for part in parsed)
+        return _joined([part["text"] for part in parsed])
     texts = [part["name"] if part["type"] == "tool_reference" else part["text"] for part in parsed]
-    return "\n".join(text for text in texts if text)
+    return _joined([text for text in texts if text])
+
+
+def _joined(texts: list[Any]) -> str:
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise bad_request(f"sequence item {index}: expected str instance, {kind} found")
+    return "\n".join(texts)
 
 
 def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, Any] | None:
@@ -119,40 +138,36 @@ def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, An
     if isinstance(raw, str):
         return _text(raw, {}, role)
     kind = _part_type(raw)
-    if kind in _MEDIA:
+    if isinstance(kind, str) and kind in _MEDIA:
         raise bad_request(f"{model_name} is not a multimodal model")
     if kind is None:
         raise rule_error("Missing 'type' field in multimodal part.", "type")
     if kind == "tool_reference":
-        name = raw.get("name")
-        if not isinstance(name, str | None):
-            raise rule_error("A tool_reference needs a string in 'name'.", "name")
-        return {"type": kind, "name": name}
+        return {"type": kind, "name": raw.get("name")}
+    if not isinstance(kind, str):
+        raise rule_error("Invalid 'type' field in multimodal part.", "type")
     if kind not in _TEXT_KEYS:
         raise rule_error(
             f"Unsupported chat content part type: {kind!r}. Supported types: {', '.join(_PART_TYPES)}.",
             "type",
             value=kind,
         )
-    key = _TEXT_KEYS[kind]
-    text = raw.get(key)
-    if text is None and key in raw:
+    text = raw.get(_TEXT_KEYS[kind])
+    if text is None:
         return None
-    if not isinstance(text, str):
-        raise rule_error(f"A content part of type {kind!r} needs a string in {key!r}.", key)
     return _text(text, {key: value for key, value in raw.items() if key not in _OWN_KEYS}, role)
 
 
-def _part_type(part: dict[str, Any]) -> str | None:
+def _part_type(part: dict[str, Any]) -> Any:
     """The type of a part; a part without one goes by the media key that it carries."""
     kind = part.get("type")
     if kind is None:
         return next((key for key in part if key in _MEDIA), None)
-    return kind if isinstance(kind, str) else str(kind)
+    return kind
 
 
-def _text(text: str, extras: dict[str, Any], role: str) -> dict[str, Any] | None:
-    if role == "system" and text.startswith(_BILLING):
+def _text(text: Any, extras: dict[str, Any], role: str) -> dict[str, Any] | None:
+    if role == "system" and isinstance(text, str) and text.startswith(_BILLING):
         _, newline, text = text.partition("\n")
         if not newline:
             return None

@@ -14,7 +14,15 @@ from renderd.wire.errors import bad_request
 T = TypeVar("T")
 Offsets = list[tuple[int, int]]
 
-_RESERVED = ("conversation", "messages", "tokenizer", "model_config", "self")
+_APPLY = "safe_apply_chat_template() got multiple values for argument"
+_RESERVED = {
+    "conversation": f"{_APPLY} 'conversation'",
+    "tokenizer": f"{_APPLY} 'tokenizer'",
+    "model_config": f"{_APPLY} 'model_config'",
+    "self": f"{_APPLY} 'self'",
+    "messages": "jinja2.environment.Template.render() got multiple values for keyword argument 'messages'",
+}
+"""Kwargs that the reference uses up itself, and what it says to a request that sets them."""
 _NOT_VARIABLES = frozenset(
     {
         "tools",
@@ -56,20 +64,22 @@ def render_text(
 ) -> str:
     """The prompt's text. `kwargs`: effective template kwargs. Raises ApiError 400 when the template
     refuses."""
-    for name in _RESERVED:
+    for name, refusal in _RESERVED.items():
         if name in kwargs:
-            raise bad_request(f"`chat_template_kwargs` must not set {name!r}.")
+            raise bad_request(refusal)
     if kwargs.get("return_assistant_tokens_mask"):
         raise bad_request(
             "`return_assistant_tokens_mask=True` requires `return_dict=True` and `tokenize=True`"
         )
-    documents = kwargs.get("documents")
-    if documents is not None and not all(isinstance(d, dict) for d in documents):
-        raise bad_request("Documents should be a list of dicts with 'title' and 'text' keys!")
     if not conversation:
         raise bad_request(
             "Cannot apply chat template to an empty conversation. Provide at least one message."
         )
+    documents = kwargs.get("documents")
+    if documents is not None and not hasattr(documents, "__iter__"):
+        raise bad_request(f"'{type(documents).__name__}' object is not iterable")
+    if documents is not None and not all(isinstance(d, dict) for d in documents):
+        raise bad_request("Documents should be a list of dicts with 'title' and 'text' keys!")
     variables: dict[str, Any] = {
         **model.tokenizer.special_tokens,
         **{k: v for k, v in kwargs.items() if k in template.variables and k not in _NOT_VARIABLES},

@@ -54,17 +54,15 @@ def check_requested_tokens(model: Model, field: str, requested: int | None, trun
 
 
 def resolve_max_tokens(model: Model, prompt_len: int, requested: int | None, truncate: int | None) -> int:
-    """How many tokens may be generated (contract B.4.2). Raises ApiError 400 when there is room for none."""
+    """How many tokens may be generated (contract B.4.2). Raises ApiError 400 for too long a
+    prompt; the range is checked with those of the other values."""
     limit = model.max_model_len
     if truncate is not None:
         prompt_len = min(prompt_len, limit if truncate < 0 else truncate)
     if prompt_len > limit:
         raise bad_request(f"Input length ({prompt_len}) exceeds model's maximum context length ({limit}).")
     wanted = requested if requested is not None else model.generation_defaults.get("max_tokens")
-    result = min(x for x in (limit - prompt_len, wanted, model.output_cap) if x is not None)
-    if result < 1:
-        raise rule_error(f"max_tokens must be at least 1, got {result}.", "max_tokens", value=result)
-    return int(result)
+    return int(min(x for x in (limit - prompt_len, wanted, model.output_cap) if x is not None))
 
 
 def sampling_params(
@@ -95,6 +93,7 @@ def sampling_params(
             "top_p": top_p,
             "top_k": top_k,
             "min_p": min_p,
+            "max_tokens": resolved.max_tokens,
             "min_tokens": request.min_tokens,
         }
     )

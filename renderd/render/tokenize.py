@@ -16,7 +16,7 @@ from renderd.wire.api import (
 from renderd.wire.chat import Tool, tool_dict
 from renderd.wire.decode import convert, rule_error, validation_error
 from renderd.wire.errors import ApiError
-from renderd.wire.messages import read_messages
+from renderd.wire.messages import read_calls, read_messages
 
 _MAX_ID = 2**63 - 1
 
@@ -50,7 +50,7 @@ def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionReques
         return convert(raw, TokenizeCompletionRequest)
     try:
         request = convert(raw, TokenizeChatRequest)
-        request.messages = read_messages(request.messages, "body.messages")
+        request.messages = read_calls(read_messages(request.messages, "body.messages"), "body.messages")
         return request
     except ApiError as error:
         try:

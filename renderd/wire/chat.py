@@ -7,13 +7,14 @@ from typing import Any, Literal
 import msgspec
 
 from renderd.wire.decode import convert, rule_error
-from renderd.wire.messages import read_messages
+from renderd.wire.messages import check_call_iterables, check_iterables, read_calls, read_messages
 from renderd.wire.sampling import (
     Raw,
     SamplingFields,
     check_cache_salt,
     check_fields,
     check_logprob_counts,
+    check_nested,
     check_response_format,
     check_stream_options,
     check_structural_tag,
@@ -97,8 +98,8 @@ def decode_chat_request(raw: dict[str, Any], loc: str = "body") -> ChatCompletio
     if raw.get("tools") and "tool_choice" not in raw:
         fields = {**fields, "tool_choice": "auto"}
     request = convert(fields, ChatCompletionRequest, loc)
-    request.messages = messages
     check_fields(request, raw, loc)
+    request.messages = read_calls(messages, f"{loc}.messages")
     return request
 
 
@@ -151,6 +152,15 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
 _USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
 
 
+def _check_messages(raw: Raw) -> None:
+    if "messages" in raw:
+        check_iterables(raw["messages"])
+
+
+def _check_calls(raw: Raw) -> None:
+    check_call_iterables(raw.get("messages"))
+
+
 def _check_generation_prompt(raw: Raw) -> None:
     if raw.get("continue_final_message") and raw.get("add_generation_prompt"):
         raise rule_error("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
@@ -170,7 +180,7 @@ def _check_tool_choice(raw: Raw) -> None:
     if choice is None or choice == "none":
         return
     tools = raw.get("tools")
-    if not tools:
+    if tools is None:
         raise rule_error("When using `tool_choice`, `tools` must be set.", "tool_choice")
     if not isinstance(choice, dict):
         if choice not in ("auto", "required"):
@@ -235,6 +245,7 @@ def _check_top_logprobs(raw: Raw) -> None:
 
 
 _CHECKS = (
+    _check_messages,
     _check_generation_prompt,
     _check_tools,
     _check_tool_choice,
@@ -244,7 +255,9 @@ _CHECKS = (
     _check_top_logprobs,
     check_stream_options,
     check_response_format,
+    _check_calls,
     check_cache_salt,
     check_thinking_budget,
+    check_nested,
 )
 """Rules between fields in the order in which vLLM runs them; the first that fails answers (contract B.2)."""

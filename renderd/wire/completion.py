@@ -15,6 +15,7 @@ from renderd.wire.sampling import (
     check_cache_salt,
     check_fields,
     check_logprob_counts,
+    check_nested,
     check_response_format,
     check_stream_options,
     check_structural_tag,
@@ -85,19 +86,19 @@ def _check_logprobs(raw: Raw) -> None:
                 "tokens are generated.",
                 "logprob_token_ids",
             )
-    check_logprob_counts(raw, "logprobs")
     if raw.get("echo") and raw.get("logprobs") is not None and raw.get("use_beam_search"):
         raise rule_error(
             "`echo` with `logprobs` is not supported with beam search because beam search does not compute "
             "prompt logprobs.",
             "echo",
         )
+    check_logprob_counts(raw, "logprobs")
 
 
 def _check_prompt(raw: Raw) -> None:
     limit = int(os.environ.get("VLLM_MAX_COMPLETION_PROMPTS", "1024"))
     prompt, embeds = raw.get("prompt"), raw.get("prompt_embeds")
-    if prompt in (None, "") and not embeds:
+    if prompt in (None, "") and (embeds is None or embeds == []):
         raise rule_error("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     if isinstance(prompt, list) and len(prompt) > limit and not isinstance(prompt[0], int | float):
         raise rule_error(
@@ -108,13 +109,14 @@ def _check_prompt(raw: Raw) -> None:
 
 
 _CHECKS = (
+    _check_prompt,
+    check_stream_options,
+    _check_logprobs,
     _check_structured_outputs,
     check_structural_tag,
-    _check_logprobs,
-    check_stream_options,
-    _check_prompt,
     check_response_format,
     check_cache_salt,
     check_thinking_budget,
+    check_nested,
 )
 """Rules between fields; the first that fails answers (contract D.1)."""

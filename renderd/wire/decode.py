@@ -76,9 +76,28 @@ def convert(raw: Any, type: type[T], loc: str = "body") -> T:
     try:
         return msgspec.convert(relax(raw, type), type, strict=False)
     except msgspec.ValidationError as error:
-        raise _located(str(error), loc) from None
+        raise _located(_with_key(str(error), raw, type), loc) from None
     except (ValueError, RecursionError):
         raise validation_error(loc, "Input cannot be read") from None
+
+
+def _with_key(message: str, raw: Any, type: Any) -> str:
+    """msgspec does not say at which key of an object with free keys a value is wrong: found by trying."""
+    match = re.search(r" - at `\$\.(\w+)(\[(\d+)\])?\[\.\.\.\]", message)
+    if match is None or not isinstance(raw, dict):
+        return message
+    field, index = match[1], match[3]
+    holder = raw[field] if index is None else raw[field][int(index)]
+    for key, value in holder.items() if isinstance(holder, dict) else ():
+        one: Any = {key: value} if index is None else [{key: value}]
+        try:
+            msgspec.convert(relax({**raw, field: one}, type), type, strict=False)
+        except msgspec.ValidationError as error:
+            if "[...]" in str(error):
+                return message.replace("[...]", f".{key}")
+        except (ValueError, RecursionError):
+            return message
+    return message
 
 
 def check_content_type(value: str | None) -> None:

@@ -9,15 +9,92 @@ from __future__ import annotations
 from typing import Any
 
 from renderd.wire.decode import rule_error, validation_error
+from renderd.wire.errors import bad_request
 
 _NULL_CONTENT = {"assistant", "function"}  # roles whose content may be null
+_PARTS_LATER = {"developer", "system", "user", "assistant"}
+"""Roles whose content parts are looked at when they are rendered, not before (see `refuses_parts`)."""
+_PARTS_OF: dict[str, dict[str, type]] = {
+    "user": {"image_url": dict, "input_audio": dict, "file": dict},
+    "assistant": {"refusal": str},
+}
+
+
+def check_iterables(raw: Any) -> None:
+    """Raises ApiError 400 for messages or calls that cannot be gone through."""
+    if not isinstance(raw, list | dict | str):
+        raise bad_request(f"'{type(raw).__name__}' object is not iterable")
+
+
+def check_call_iterables(raw: Any) -> None:
+    """Raises ApiError 400 for tool calls that cannot be gone through."""
+    for message in raw if isinstance(raw, list) else ():
+        if isinstance(message, dict) and message.get("tool_calls") is not None:
+            check_iterables(message["tool_calls"])
 
 
 def read_messages(raw: Any, loc: str) -> list[dict[str, Any]]:
-    """The messages of a request. Raises ApiError 400 naming the message at fault."""
+    """The messages of a request. Raises ApiError 400 naming the message at fault; of tool calls and, for most
+    roles, content parts the faults come later: `read_calls`, `refuses_parts`."""
     if not isinstance(raw, list):
         raise validation_error(loc, "Input should be a valid list")
     return [_message(message, f"{loc}.{index}") for index, message in enumerate(raw)]
+
+
+def read_calls(messages: list[dict[str, Any]], loc: str) -> list[dict[str, Any]]:
+    """The same messages with their tool calls in one shape. Raises ApiError 400 naming the call at fault."""
+    return [
+        _assistant(message, f"{loc}.{index}") if message["role"] == "assistant" else message
+        for index, message in enumerate(messages)
+    ]
+
+
+def refuses_parts(message: dict[str, Any]) -> bool:
+    """Whether the content parts of a message are none that its role may have.
+
+    A message is read as one of its role or as one of any role, whichever knows more of its keys and parts.
+    Parts in short forms (a bare string, `input_text`) are known to the latter only, and count for nothing.
+    """
+    content, role = message.get("content"), message["role"]
+    if not isinstance(content, list | dict) or not content or not _later(message):
+        return False
+    if isinstance(content, list) and all(isinstance(part, str | dict) for part in content):
+        custom = isinstance(message.get("name", ""), str)
+        if custom and (any(map(_known_part, content)) or _known_keys(message)):
+            return False
+    own: dict[str, type] = {"text": str, **_PARTS_OF.get(role, {})}
+    return not all(
+        isinstance(part, dict)
+        and isinstance(part.get("type"), str)
+        and part["type"] in own
+        and isinstance(part.get(part["type"]), own[part["type"]])
+        for part in content
+    )
+
+
+def _later(message: dict[str, Any]) -> bool:
+    role = message["role"]
+    return role in _PARTS_LATER or (role == "tool" and isinstance(message.get("tool_call_id"), str))
+
+
+def _known_part(part: str | dict[str, Any]) -> bool:
+    if not isinstance(part, dict):
+        return False
+    kind = part.get("type")
+    if kind in ("text", "refusal"):
+        return isinstance(part.get(kind), str)
+    return kind in ("thinking", "tool_reference") or any(key.endswith(("_url", "_audio")) for key in part)
+
+
+def _known_keys(message: dict[str, Any]) -> bool:
+    """Whether a message has keys that messages of its role do not have."""
+    role = message["role"]
+    foreign: dict[str, type] = {"reasoning": str, "task": str, "tools": list}
+    if role != "tool":
+        foreign["tool_call_id"] = str
+    elif "name" in message:
+        return True
+    return bool(message.get("tool_calls")) or any(isinstance(message.get(k), t) for k, t in foreign.items())
 
 
 def _message(raw: Any, loc: str) -> dict[str, Any]:
@@ -28,34 +105,42 @@ def _message(raw: Any, loc: str) -> dict[str, Any]:
         raise validation_error(
             f"{loc}.role", "Input should be a valid string" if "role" in raw else "Field required"
         )
-    content = raw.get("content")
-    if isinstance(content, list):
-        if not all(isinstance(part, str | dict) for part in content):
-            raise validation_error(f"{loc}.content", "Content parts should be strings or dictionaries")
-    elif content is None:
-        if "content" in raw and role not in _NULL_CONTENT:
-            raise validation_error(f"{loc}.content", "Input should be a valid string")
-    elif not isinstance(content, str):
-        raise validation_error(f"{loc}.content", "Input should be a valid string or list")
-    if "name" in raw and not isinstance(raw["name"], str):
-        raise validation_error(f"{loc}.name", "Input should be a valid string")
     if not isinstance(raw.get("tool_call_id"), str | None):
         raise validation_error(f"{loc}.tool_call_id", "Input should be a valid string")
-    return _assistant(raw, loc) if role == "assistant" else raw
+    later = _later(raw)
+    content = raw.get("content")
+    if isinstance(content, list):
+        if not later and not all(isinstance(part, str | dict) for part in content):
+            raise validation_error(f"{loc}.content", "Content parts should be strings or dictionaries")
+    elif content is None:
+        nameless = role == "function" and "name" not in raw
+        if "content" in raw and (role not in _NULL_CONTENT or nameless):
+            raise validation_error(f"{loc}.content", "Input should be a valid string")
+    elif not isinstance(content, str | dict) or (isinstance(content, dict) and not later):
+        raise validation_error(f"{loc}.content", "Input should be a valid string or list")
+    if "name" in raw and not isinstance(raw["name"], str) and not (role == "tool" and later):
+        raise validation_error(f"{loc}.name", "Input should be a valid string")
+    if role == "assistant" and ("reasoning_content" in raw):
+        return _renamed(raw)
+    return raw
+
+
+def _renamed(raw: dict[str, Any]) -> dict[str, Any]:
+    """`reasoning_content` goes by the name of `reasoning`."""
+    message = dict(raw)
+    reasoning = message.pop("reasoning_content")
+    if message.get("reasoning") is None and reasoning is not None:
+        message["reasoning"] = reasoning
+    return message
 
 
 def _assistant(raw: dict[str, Any], loc: str) -> dict[str, Any]:
-    """`reasoning_content` goes by the name of `reasoning`; tool calls have one key order."""
-    if "reasoning_content" not in raw and "tool_calls" not in raw:
+    """Tool calls have one key order."""
+    if "tool_calls" not in raw:
         return raw
     message = dict(raw)
-    reasoning = message.pop("reasoning_content", None)
-    if message.get("reasoning") is None and reasoning is not None:
-        message["reasoning"] = reasoning
-    calls = message.pop("tool_calls", None)
+    calls = message.pop("tool_calls")
     if calls:
-        if not isinstance(calls, list):
-            raise validation_error(f"{loc}.tool_calls", "Input should be a valid list")
         message["tool_calls"] = [_tool_call(call, f"{loc}.tool_calls.{i}") for i, call in enumerate(calls)]
     return message
 
@@ -69,6 +154,8 @@ def _tool_call(raw: Any, loc: str) -> dict[str, Any]:
             raise validation_error(
                 f"{loc}.{key}", "Input should be a valid string" if key in raw else "Field required"
             )
+    if raw["type"] != "function" and not (raw["type"] == "custom" and isinstance(raw.get("custom"), dict)):
+        raise validation_error(f"{loc}.type", "Input should be 'function'")
     if raw["type"] != "function":
         raise rule_error(
             "chat completions only support assistant tool_calls of type 'function'.", "tool_calls"

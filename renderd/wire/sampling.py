@@ -3,14 +3,15 @@ B.2, D.1)."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from renderd.wire.decode import convert, rule_error, validation_error
-from renderd.wire.errors import bad_request
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.structured import (
     ResponseFormat,
     StructuredOutputs,
@@ -23,6 +24,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Raw = Mapping[str, Any]
+_T = TypeVar("_T")
 
 
 class RepetitionDetection(msgspec.Struct):
@@ -173,6 +175,28 @@ def check_thinking_budget(raw: Raw) -> None:
         )
 
 
+def check_nested(raw: Raw) -> None:
+    """What the objects in a request say of themselves; it comes before any schema error of the request."""
+    constraint, detection = raw.get("structured_outputs"), raw.get("repetition_detection")
+    with contextlib.suppress(_SchemaError):
+        if isinstance(constraint, dict):
+            check_constraint(constraint_of(_nested(constraint, StructuredOutputs)))
+    with contextlib.suppress(_SchemaError):
+        if isinstance(detection, dict):
+            _check_repetition(_nested(detection, RepetitionDetection))
+
+
+class _SchemaError(Exception):
+    """Said later, with its place."""
+
+
+def _nested(raw: dict[str, Any], kind: type[_T]) -> _T:
+    try:
+        return convert(raw, kind)
+    except ApiError:
+        raise _SchemaError from None
+
+
 def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
     """Limits of single fields that the types do not say; a breach is a schema error at `loc`."""
     limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
@@ -184,10 +208,6 @@ def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
         request.vllm_xargs = {
             name: _extra_arg(value, f"{loc}.vllm_xargs.{name}") for name, value in request.vllm_xargs.items()
         }
-    if request.structured_outputs is not None:
-        check_constraint(constraint_of(request.structured_outputs))
-    if request.repetition_detection is not None:
-        _check_repetition(request.repetition_detection)
     if request.stream_options is not None:
         request.stream_options = _with_defaults(request.stream_options, loc)
 

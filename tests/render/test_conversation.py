@@ -93,9 +93,9 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
         ),
         (["a", text("b", name="n")], "a\nb", [text("a"), text("b")]),
         (
-            [{"type": "input_text", "text": "i"}, {"type": "output_text", "text": "o"}],
-            "i\no",
-            [text("i"), text("o")],
+            [{"type": "input_text", "text": "i"}, {"type": "output_text", "text": "o"}, text("t")],
+            "i\no\nt",
+            [text("i"), text("o"), text("t")],
         ),
     ],
 )
@@ -116,14 +116,14 @@ def test_tool_results_join_every_text() -> None:
     [
         ({"text": "t"}, "type"),
         ({"type": "zz"}, "type"),
-        ({"type": "text", "text": 5}, "text"),
-        ({"type": "tool_reference", "name": [1]}, "name"),
+        ({"type": "text", "text": 5}, None),
+        ({"type": "tool_reference", "name": [1]}, None),
         ({"type": "image_url", "image_url": {"url": "http://x/y"}}, None),
         ({"input_audio": {}}, None),
     ],
 )
 def test_parts_that_cannot_be_rendered(part: Json, param: str | None) -> None:
-    error = refusal("/v1/chat/completions/render", {"messages": [{"role": "user", "content": [part]}]})
+    error = refusal("/v1/chat/completions/render", {"messages": [{"role": "critic", "content": [part]}]})
     assert (error.status, error.type, error.param) == (400, "BadRequestError", param)
 
 
