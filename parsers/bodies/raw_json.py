@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from parsers.bodies import BodyState, Said
 
+_LONGEST_BLANK = 1024  # of whitespace that may stand before the fence
+
 
 class RawJsonState(BodyState, array_like=True):
     """`held`: the tail that may be the closing fence. `last`: the last character that was passed on."""
@@ -49,6 +51,9 @@ class RawJson:
         if self.fence and not state.last:
             buffer = buffer.lstrip()
         certain = len(buffer) - self._tail(buffer)
+        blank = len(buffer) - certain - len(buffer[certain:].lstrip())
+        if blank > _LONGEST_BLANK or (not certain and state.last.isspace()):
+            certain += blank  # too long a run of whitespace to wait for its end
         if certain:
             said.arguments.append(buffer[:certain])
             state.last = buffer[certain - 1]
