@@ -17,6 +17,12 @@ class Marker(str):
     __slots__ = ()
 
 
+class Skipped(Marker):
+    """A marker whose text the request does not want to see where it marks nothing."""
+
+    __slots__ = ()
+
+
 class Special(str):
     """A special token that is no marker of the grammar, by its text.
 

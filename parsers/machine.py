@@ -14,7 +14,7 @@ import msgspec
 
 from parsers import names
 from parsers.bodies import Said, solid
-from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Special
+from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Skipped, Special
 from parsers.grammar import On, Text
 from parsers.speech import Speaker
 from parsers.state import State, restore
@@ -59,7 +59,7 @@ class Machine:
                     continue
                 lexeme = str(lexeme)
             self._count(region, lexeme)
-            if kind is Marker:
+            if kind is Marker or kind is Skipped:
                 self._marker(lexeme)
             elif lexeme:
                 self._text(lexeme)
@@ -100,8 +100,10 @@ class Machine:
         region = self._regions[state.region]
         if region.body is not None:
             on = None if region.body.literal(state.body) else region.on.get(marker)
-            if on is None:
+            if on is None and (marker in region.body.markers or type(marker) is not Skipped):
                 self._text(marker)  # a body may want to know that it is a token
+            elif on is None:
+                pass
             elif self._end_body(region, by_marker=True):
                 self._go(region, on)
             else:  # it was no call: the marker stands in content
@@ -129,7 +131,7 @@ class Machine:
         elif region.to is not None:
             self._enter(region.to)
             self._marker(marker)
-        else:
+        elif type(marker) is not Skipped:
             self._say(region, str(marker))
 
     def _text(self, text: str) -> None:
@@ -235,9 +237,9 @@ class Machine:
         state = self._state
         counted = self._table.counted
         if counted is None:
-            if region.counts and not (type(lexeme) is Marker and lexeme in region.on):
+            if region.counts and not (isinstance(lexeme, Marker) and lexeme in region.on):
                 state.reasoning_tokens += 1
-        elif type(lexeme) is Marker and lexeme in counted:
+        elif isinstance(lexeme, Marker) and lexeme in counted:
             state.counting = lexeme == counted[0]
         elif state.counting:
             state.reasoning_tokens += 1

@@ -85,7 +85,7 @@ class GemmaArguments:
         return False
 
     def feed(self, state: GemmaState, text: str, types: Mapping[str, Any], said: Said) -> int:
-        if type(text) is Marker and text == self.quote:
+        if isinstance(text, Marker) and text == self.quote:
             state.tokens = True
         elif state.tokens and state.phase == _QUOTED:
             self._quoted.write(state, str(text), said)

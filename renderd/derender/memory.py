@@ -11,7 +11,7 @@ import msgspec
 from cachetools import LRUCache
 
 from parsers import PromptVerdict
-from parsers.events import Marker, Special
+from parsers.events import Marker, Skipped, Special
 from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.detokenizer import Lexeme, Rest, Window
@@ -25,7 +25,7 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 T = TypeVar("T")
 
-_KINDS: tuple[type[str], ...] = (str, Marker, Special, Rest)
+_KINDS: tuple[type[str], ...] = (str, Marker, Special, Rest, Skipped)
 
 
 class Memory(msgspec.Struct, array_like=True):

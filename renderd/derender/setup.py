@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from parsers import Family, Machine, PromptVerdict, RequestContext
-from parsers.events import Anomaly, Event, Marker, Special
+from parsers.events import Anomaly, Event, Marker, Skipped, Special
 from renderd.derender.context import (
     Context,
     chat_candidates,
@@ -81,7 +81,9 @@ class Setup:
             atoms |= {
                 token_id: Special(tokenizer.piece(token_id) or "") for token_id in tokenizer.special_ids
             }
-        atoms |= {token_id: Marker(marker) for marker, token_id in self._marker_ids.items()}
+        for marker, token_id in self._marker_ids.items():
+            skipped = skip_special and token_id in tokenizer.special_ids
+            atoms[token_id] = Skipped(marker) if skipped else Marker(marker)
         return Detokenizer(tokenizer, skip_special=skip_special, atoms=atoms)
 
     @property

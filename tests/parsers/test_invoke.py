@@ -113,7 +113,7 @@ CASES: list[tuple[str | None, str, str, str | None, str | None, list[tuple[str, 
         [PING],
     ),
     (None, "dots", "<dots_function_call>hello", None, "<dots_function_call>hello", []),
-    (None, "minicpm5", f"Hi {CPM}", None, "Hi", [WEATHER, PING]),
+    (None, "minicpm5", f"Hi {CPM}", None, "Hi ", [WEATHER, PING]),
     (None, "minicpm5", 'Write <function name="x"> so', None, 'Write <function name="x"> so', []),
 ]
 

@@ -225,6 +225,7 @@ _TOOL_CALL = ("<tool_call>", "</tool_call>")
 _QWEN_AVOID = ("</parameter", "<parameter", "</function", "<function")
 _QWEN_NEAR = ("<function", "<func", "</fun", "<parameter", "<tool_cal", ">", "<b>", "{")
 _GLM_NEAR = ("<arg_key>", "<tool_cal", "</arg_value", "<arg", "get_weather")
+_DSML_TAG = r"<｜DSML｜[^>]*(?:>|$)"
 _DSML_NEAR = ("<｜DSML", "<｜", "｜DSML｜", "</｜DSML｜", "<invoke")
 _PYTHON_NEAR = ("[", "ping", "(", "]", "[ping", "=", "ping()")
 
@@ -266,9 +267,9 @@ MARKUP_CALLS = (
         after="content",
         near=_QWEN_NEAR,
     ),
-    Calling(("deepseek_v32",), _dsml("function_calls"), avoid=("DSML",), near=_DSML_NEAR),
-    Calling(("deepseek_v4",), _dsml("tool_calls"), avoid=("DSML",), near=_DSML_NEAR),
-    Calling(("deepseek_v41",), _dsml("calls", " "), avoid=("DSML",), near=_DSML_NEAR),
+    Calling(("deepseek_v32",), _dsml("function_calls"), avoid=("DSML",), near=_DSML_NEAR, tag=_DSML_TAG),
+    Calling(("deepseek_v4",), _dsml("tool_calls"), avoid=("DSML",), near=_DSML_NEAR, tag=_DSML_TAG),
+    Calling(("deepseek_v41",), _dsml("calls", " "), avoid=("DSML",), near=_DSML_NEAR, tag=_DSML_TAG),
     Calling(
         ("minimax_m2",),
         _invokes("<minimax:tool_call>", "</minimax:tool_call>"),
