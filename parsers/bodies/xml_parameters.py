@@ -116,6 +116,7 @@ class XmlParameters:
         if key[:1] in ('"', "'") or self.is_text:
             attributes = {name: a or b or c for name, a, b, c in _ATTRIBUTE.findall("=" + tag)}
             key = attributes.get("", "")
+            said.dropped += solid(_ATTRIBUTE.sub("", "=" + tag))
         state.phase = _VALUE
         node = types.get(key)
         text = attributes.get(self.is_text) == "true" and (node is None or letters(node) in ("", "s"))

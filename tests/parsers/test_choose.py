@@ -179,6 +179,7 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
     ("mistral", "mistral", "[INST]{{ user }}[/INST]", ("[TOOL_CALLS]", "[ARGS]", "[THINK]"), "mistral"),
     ("openai_gptoss", "openai", "<|start|>assistant<|channel|>final<|message|>", (), "gpt_oss"),
     ("inkling", "inkling", "<|message_model|>", (), "inkling"),
+    ("muse", "muse", "<|start|>assistant to=user<|message|><atem:invoke name=", (), "muse"),
     ("cohere_command3", "cohere_command3", "<|START_RESPONSE|>", ("<|START_RESPONSE|>",), "cohere2"),
     ("cohere_command4", "cohere_command4", "<|START_TEXT|>", ("<|START_TEXT|>",), "cohere2"),
     (
