@@ -53,7 +53,7 @@ class ChatTemplates:
         source = requested or self.server
         if source is not None:
             if not isinstance(source, str):
-                raise bad_request("`chat_template` must be a string.", "chat_template")
+                raise bad_request("`chat_template` must be a string.")
             return self.named.get(source, source) if len(self.named) > 1 else source
         chosen = self.named.get("tool_use") if with_tools else None
         chosen = chosen or self.named.get("default")

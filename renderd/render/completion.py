@@ -31,8 +31,6 @@ def render_completion(
         model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
     prompts = [_tokenize(model, request, prompt, truncation) for prompt in request.prompts]
-    if not all(prompt.ids for prompt in prompts):
-        raise bad_request("No token_ids rendered")
     base = "cmpl-" + base_id(header_id, request.request_id)
     single = len(prompts) == 1
     return [
@@ -53,6 +51,8 @@ def _tokenize(
 def _generate_request(
     model: Model, request: CompletionRequest, prompt: Prompt, request_id: str
 ) -> GenerateRequest:
+    if not prompt.ids:
+        raise bad_request("No token_ids rendered")
     requested = request.max_tokens
     if requested == 0 and request.echo:
         requested = 1  # the engine cannot generate nothing; echo is about the prompt
@@ -96,7 +96,7 @@ def _check_suffix(request: CompletionRequest) -> None:
         return
     if request.echo:
         problem = "Echo is unsupported with suffix."
-    elif request.prompt_embeds:
+    elif request.prompt_embeds is not None:
         problem = "suffix is not supported with prompt_embeds"
     elif request.truncate_prompt_tokens is not None:
         problem = "suffix is not supported with truncate_prompt_tokens"

@@ -130,6 +130,7 @@ def _continued(template: CompiledTemplate, variables: dict[str, Any]) -> str:
             "continue_final_message is set but the final message does not appear in the chat after applying "
             "the chat template! This can happen if the chat template deletes portions of the final message. "
             "Please verify the chat template and final message in your chat to ensure they are compatible."
+            f"Final message to continue: {content.strip()}\nRendered chat:\n{text}"
         )
     kept = text[:end]
     return kept if text.startswith(_SENTINEL, end) else kept.rstrip()

@@ -83,9 +83,10 @@ def sampling_params(
     stop = request.stop_strings
     extra_args = request.vllm_xargs or None
     logit_bias = _logit_bias(request.logit_bias)
+    check_ranges({"n": resolved.n})
+    _check_extra_args(extra_args)
     check_ranges(
         {
-            "n": resolved.n,
             "presence_penalty": presence,
             "frequency_penalty": frequency,
             "repetition_penalty": repetition,
@@ -106,7 +107,6 @@ def sampling_params(
     _check_texts(stop, request.bad_words)
     if temperature == 0 and resolved.n > 1:
         raise bad_request(f"n must be 1 when using greedy sampling, got {resolved.n}.")
-    _check_extra_args(extra_args)
 
     params: dict[str, Any] = {}
     if resolved.n != 1:

@@ -47,11 +47,12 @@ def decode_completion_request(raw: dict[str, Any], loc: str = "body") -> Complet
     """
     for check in _CHECKS:
         check(raw)
+    prompts = _read_prompts(raw.get("prompt"), f"{loc}.prompt")
     request = convert({k: v for k, v in raw.items() if k != "prompts"}, CompletionRequest, loc)
     check_fields(request, raw, loc)
     if request.max_tokens is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
-    request.prompts = _read_prompts(request.prompt, f"{loc}.prompt")
+    request.prompts = prompts
     return request
 
 
@@ -116,7 +117,7 @@ _CHECKS = (
     check_structural_tag,
     check_response_format,
     check_cache_salt,
-    check_thinking_budget,
     check_nested,
+    check_thinking_budget,
 )
 """Rules between fields; the first that fails answers (contract D.1)."""

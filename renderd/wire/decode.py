@@ -71,6 +71,8 @@ def convert(raw: Any, type: type[T], loc: str = "body") -> T:
         return msgspec.convert(raw, type, strict=False)
     except msgspec.ValidationError:
         pass  # perhaps only a spelling that pydantic takes and msgspec does not
+    except UnicodeEncodeError:
+        return _without_surrogates(raw, type, loc)
     except (ValueError, RecursionError):
         raise validation_error(loc, "Input cannot be read") from None
     try:
@@ -79,6 +81,12 @@ def convert(raw: Any, type: type[T], loc: str = "body") -> T:
         raise _located(_with_key(str(error), raw, type), loc) from None
     except (ValueError, RecursionError):
         raise validation_error(loc, "Input cannot be read") from None
+
+
+def _without_surrogates(raw: Any, type: type[T], loc: str) -> T:
+    """Text with a lone surrogate stands where a number is wanted: its place, as of any other text."""
+    convert(json.loads(json.dumps(raw).replace("\\ud", "\\u00")), type, loc)
+    raise validation_error(loc, "Input cannot be read")
 
 
 def _with_key(message: str, raw: Any, type: Any) -> str:

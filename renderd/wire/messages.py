@@ -120,7 +120,10 @@ def _message(raw: Any, loc: str) -> dict[str, Any]:
         raise validation_error(f"{loc}.content", "Input should be a valid string or list")
     if "name" in raw and not isinstance(raw["name"], str) and not (role == "tool" and later):
         raise validation_error(f"{loc}.name", "Input should be a valid string")
-    if role == "assistant" and ("reasoning_content" in raw):
+    if not later and isinstance(raw.get("tool_calls"), list):
+        for index, call in enumerate(raw["tool_calls"]):
+            _tool_call(call, f"{loc}.tool_calls.{index}")
+    if role == "assistant" and "reasoning_content" in raw:
         return _renamed(raw)
     return raw
 
