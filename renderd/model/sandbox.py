@@ -22,8 +22,8 @@ from jinja2.utils import generate_lorem_ipsum
 
 from renderd.wire.errors import ApiError, bad_request
 
-MAX_STEPS = 10_000_000
-"""Turns of loops, calls and operations: some seconds. Thousands of messages take 100,000."""
+MAX_STEPS = 2_000_000
+"""Turns of loops, calls and operations: about two seconds. Thousands of messages take 100,000."""
 MAX_SIZE = 64 * 1024 * 1024
 """Characters or items of one value, and of all that is printed: as many as a request body may have bytes."""
 MAX_COPIED = 16 * MAX_SIZE
@@ -68,7 +68,7 @@ def _too_large() -> ApiError:
 def step() -> None:
     """One turn. Raises ApiError 400 when there have been too many."""
     _SPENT.steps += 1
-    if _SPENT.steps > MAX_STEPS or time.monotonic() > _SPENT.deadline:
+    if _SPENT.steps > MAX_STEPS or (_SPENT.steps % 16 == 0 and time.monotonic() > _SPENT.deadline):
         raise _too_long()
 
 
@@ -176,6 +176,8 @@ class CountingEnvironment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A call from a template."""
+        if function is step or function is joined:
+            return function(*args)
         step()
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         if isinstance(owner, str):
