@@ -240,6 +240,7 @@ class Family:
             lead=part.lead if part else "",
             separator=channels.separator if channels else "",
             trims=channels is not None and channels.trims,
+            rewrite=part.rewrite if part else None,
         )
 
     def _start(self, tools: bool, form: str, forced: bool) -> str:

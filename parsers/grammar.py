@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from parsers.bodies import Body
+from parsers.rewrite import Rewrite
 from parsers.tags import TagModel
 
 Initial = Literal["off", "open", "closed"]
@@ -221,7 +222,8 @@ class ReasoningGrammar:
     characters that are dropped where content begins. `lead`: text that stands before the output. `empty`: an
     empty section is "" in the message, not null. `explicit_count`: only tokens after a start marker in the
     output count as reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes
-    the content of an answer that has none. `off_is_text`: where reasoning is off, its markers are text, stray
+    the content of an answer that has none. `rewrite`: what is done to the text of reasoning and content, each
+    by itself. `off_is_text`: where reasoning is off, its markers are text, stray
     ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
     `framing`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
@@ -246,6 +248,7 @@ class ReasoningGrammar:
     empty: bool = False
     explicit_count: bool = False
     promotes: Callable[[Mapping[str, Any]], bool] | None = None
+    rewrite: Rewrite | None = None
     structural_tag: TagModel | None = None
     spaces_between_special_tokens: bool | None = None
     off_is_text: bool = False

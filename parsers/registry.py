@@ -36,6 +36,7 @@ from parsers.grammar import ForModel, ModelFacts, ReasoningGrammar, ToolGrammar
 
 _REASONING: list[ReasoningGrammar | ForModel] = [
     qwen.REASONING,
+    qwen.MINICPMV_REASONING,
     deepseek.R1,
     deepseek.V3,
     dsml.V4,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from parsers.events import Content, Event, Reasoning
+from parsers.rewrite import Rewriting
 from parsers.table import RequestContext, Table
 
 
@@ -19,7 +20,8 @@ class Speech(msgspec.Struct, array_like=True):
     whitespace has grown too long to be held, and was let go. `said`, `reasoned`: content since the last call,
     and reasoning, was more than that; `silent`: there was no content at all. `fresh`: content has not begun.
     `pledge`: reasoning that becomes content if there is none; None once that is decided. `left_reasoning`,
-    `left_content`: a section of it ended, and the next one is to be set apart.
+    `left_content`: a section of it ended, and the next one is to be set apart. `rewritten`: of the reasoning
+    and the content, where the grammar rewrites them.
     """
 
     blank: str = ""
@@ -32,6 +34,7 @@ class Speech(msgspec.Struct, array_like=True):
     silent: bool = True
     left_reasoning: bool = False
     left_content: bool = False
+    rewritten: tuple[Rewriting, Rewriting] | None = None
 
 
 class Speaker:
@@ -44,6 +47,8 @@ class Speaker:
         self._table = table
         self.events: list[Event] = []
         self.speech = speech or Speech(pledge="" if context.promotes else None)
+        if table.rewrite and self.speech.rewritten is None:
+            self.speech.rewritten = (Rewriting(), Rewriting())
 
     def reasoning(self, text: str) -> None:
         """Text of the reasoning."""
@@ -59,7 +64,7 @@ class Speaker:
             return
         speech.reasoned = True
         if speech.pledge is None:
-            self.events.append(Reasoning(text))
+            self._reason(text)
             return
         speech.pledge += text
         if len(speech.pledge) > self._context.max_undecided:
@@ -88,12 +93,13 @@ class Speaker:
             self._keep_pledge()
             speech.said = True
             speech.silent = False
-            self.events.append(Content(text))
+            self._answer(text)
 
     def leave_reasoning(self) -> None:
         """The reasoning section ended."""
         speech = self.speech
         speech.pause = ""
+        self._settle()
         speech.left_reasoning = bool(self._table.separator) and speech.reasoned
         if self._table.empty and not speech.reasoned:
             speech.reasoned = True
@@ -108,6 +114,7 @@ class Speaker:
     def call(self) -> None:
         """A call begins."""
         self._keep_pledge()
+        self._settle()
         self.speech.said = False
         if self._table.strip:
             self.speech.blank = ""
@@ -119,20 +126,44 @@ class Speaker:
         if self._table.trims:
             speech.blank = ""
         if speech.pledge:
-            self.events.append(Content(speech.pledge))
+            self._answer(speech.pledge)
             speech.blank = ""
         elif speech.blank and (speech.said or not (calls or self._context.forced)):
-            self.events.append(Content(speech.blank))
+            self._answer(speech.blank)
         elif idle and speech.silent:
             self.events.append(Content(""))  # a text without a parser's doing is "", not null
         speech.blank = ""
         speech.pledge = None
+        self._settle()
+
+    def _reason(self, text: str) -> None:
+        """Reasoning goes out."""
+        if self._table.rewrite and self.speech.rewritten:
+            text = self._table.rewrite(self.speech.rewritten[0], text, True)
+        if text:
+            self.events.append(Reasoning(text))
+
+    def _answer(self, text: str) -> None:
+        """Content goes out."""
+        if self._table.rewrite and self.speech.rewritten:
+            text = self._table.rewrite(self.speech.rewritten[1], text, True)
+        if text:
+            self.events.append(Content(text))
+
+    def _settle(self) -> None:
+        """What the rewriting holds back goes out as it is: something else follows."""
+        if self._table.rewrite and self.speech.rewritten:
+            reasoning, content = self.speech.rewritten
+            if text := self._table.rewrite(reasoning, "", False):
+                self.events.append(Reasoning(text))
+            if text := self._table.rewrite(content, "", False):
+                self.events.append(Content(text))
 
     def _keep_pledge(self) -> None:
         """The reasoning is reasoning."""
         speech = self.speech
         if speech.pledge:
-            self.events.append(Reasoning(speech.pledge))
+            self._reason(speech.pledge)
         speech.pledge = None
 
     def _split(self, held: str, text: str) -> tuple[str, str]:

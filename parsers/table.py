@@ -9,6 +9,7 @@ import msgspec
 
 from parsers.bodies import Body
 from parsers.grammar import On, Region, Text
+from parsers.rewrite import Rewrite
 from parsers.scan import Scanner
 
 
@@ -76,7 +77,7 @@ class Table(NamedTuple):
     `start`: where content begins. `strip`: whitespace before a call is dropped; `strip_reasoning`: at the
     end of the reasoning. `empty`: an empty reasoning section is said. `counted`: the markers between which
     tokens count as reasoning tokens; None if those of the reasoning region do. `skip`, `lead`, `separator`,
-    `trims`: of the grammars.
+    `trims`, `rewrite`: of the grammars.
     """
 
     regions: Mapping[str, CompiledRegion]
@@ -89,3 +90,4 @@ class Table(NamedTuple):
     lead: str = ""
     separator: str = ""
     trims: bool = False
+    rewrite: Rewrite | None = None

@@ -16,6 +16,7 @@ from parsers.grammar import (
     always_open,
     open_unless_disabled,
 )
+from parsers.rewrite import newlines
 from parsers.tags import MIMO_TAG, QWEN_CODER_TAG
 
 
@@ -58,6 +59,13 @@ NEMOTRON_REASONING = replace(
     promotes=_wants_content,
     models="Nemotron 3",
     signs=(Signs(template=("<|im_start|>", "<think>"), model_type="nemotron_h"),),
+)
+MINICPMV_REASONING = replace(
+    REASONING,
+    names=("minicpmv",),
+    rewrite=newlines,
+    models="MiniCPM-V",
+    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="minicpmv"),),
 )
 GRANITE_REASONING = replace(
     NEMOTRON_REASONING,

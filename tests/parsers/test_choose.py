@@ -45,6 +45,13 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
         "mimo_v2_flash",
     ),
     (
+        "minicpmv",
+        "qwen3_coder",
+        CHATML + "<think><tool_call><function=f><parameter=p>v</parameter></function></tool_call>",
+        (*THINK, "<tool_call>", "</tool_call>"),
+        "minicpmv",
+    ),
+    (
         "nemotron_v3",
         "qwen3_coder",
         CHATML + "<think><tool_call><function=f><parameter=p>v</parameter></function></tool_call>",

@@ -54,7 +54,7 @@ THINKING = (
     _think("holo2"),
     _think("poolside_v1", kwargs={"enable_thinking": True}),
     _think("qwen3", "mimo"),
-    _think("minicpmv", edges="none"),
+    _think("minicpmv", edges="none", pair=("\\n", "\\r")),
     _think(
         "deepseek_v4", "deepseek_v41", "glm45", "glm47", "ling3", "kimi_k2", "minimax_m2", edges="dropped"
     ),
