@@ -68,6 +68,7 @@ class KeyValues:
         return self.opaque and state.phase == _VALUE
 
     def feed(self, state: KeyValuesState, text: str, types: Mapping[str, Any], said: Said) -> int:
+        self.values.enter(state, said)
         buffer = state.held + text
         state.held = ""
         at = 0

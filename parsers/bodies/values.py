@@ -32,7 +32,8 @@ class ValuesState(BodyState, array_like=True):
     `count`: of keys that were said; `key`: one that was not, as it will be. `node`: what the schema says
     of the open value (`parsers.schema`). `streams`: the open value is a string, and passed on; else `pieces`
     holds it, `size` characters, and `looks` is what it may be where the schema does not say. `blank`:
-    whitespace at its end so far, which may be markup. `fresh`: nothing of it was read.
+    whitespace at its end so far, which may be markup. `fresh`: nothing of it was read. `opened`: the brace
+    was said before any key.
     """
 
     count: int = 0
@@ -44,6 +45,7 @@ class ValuesState(BodyState, array_like=True):
     looks: str = ""
     blank: str = ""
     fresh: bool = True
+    opened: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,20 @@ class Values:
     `trim`: whitespace around a value that is markup: one newline on each side, all of it, or none. `json`:
     what the format does not call text is JSON, strings in quotes, or else text. `convert`: the text of a
     value that is no string, and its node, to JSON text. `keys_wait`: the key of such a value is said with it.
+    `opens`: the opening brace does not wait for a key.
     """
 
     trim: Literal["none", "newline", "blank"] = "none"
     json: bool = False
     convert: Callable[[str, schema.Node], str] = schema.coerce
     keys_wait: bool = False
+    opens: bool = False
+
+    def enter(self, state: ValuesState, said: Said) -> None:
+        """The call has begun."""
+        if self.opens and not state.opened:
+            state.opened = True
+            said.arguments.append("{")
 
     def begin(
         self, state: ValuesState, key: str, node: schema.Node | None, said: Said, text: bool = False
@@ -67,7 +77,7 @@ class Values:
         format says that it is a string."""
         if node is None:
             node = "" if self.json else "s"
-        opening = "{" if state.count == 0 else ", "
+        opening = ", " if state.count else "" if state.opened else "{"
         self.open(state, f"{opening}{json.dumps(key, ensure_ascii=False)}: ", node, said, text)
 
     def open(
@@ -135,7 +145,7 @@ class Values:
 
     def close(self, state: ValuesState, said: Said) -> None:
         """The call is complete."""
-        said.arguments.append("}" if state.count else "{}")
+        said.arguments.append("}" if state.count or state.opened else "{}")
 
     def _say_key(self, state: ValuesState, said: Said) -> None:
         if state.key:

@@ -82,7 +82,7 @@ def _tools(name: str, suffix: str) -> ToolGrammar:
         (value, tag("/arg_value")),
         done=call_end,
         opaque=True,
-        values=Values(convert=narrow_first),
+        values=Values(convert=narrow_first, opens=True),
     )
     return ToolGrammar(
         names=(name,),

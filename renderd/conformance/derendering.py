@@ -2,8 +2,8 @@
 
 Checks, by name: `batch` (equal to what the coupled server answered), `stream` (every chunking amounts to the
 server's own batch answer), `coupled` (a stream amounts to what the coupled server streamed), `order` (what a
-client may rely on in any stream), `repeat` (a call made again gives the same bytes) and `hop` (a state that
-the reference made is taken over).
+client may rely on in any stream), `eager` (nothing comes more tokens later than from the coupled server),
+`repeat` (a call made again gives the same bytes) and `hop` (a state that the reference made is taken over).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance import chunking
+from renderd.conformance import chunking, eagerness
 from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
 from renderd.conformance.checks import ROUTES, Finding, Judge, Server, brief, parsed
@@ -54,6 +54,7 @@ class Derendering:
         self._judge = judge
         self._recording = recording
         self._chat = case.api == "chat"
+        self._case_id = case.id
         self._path = f"/v1/{ROUTES[case.api]}/derender"
         self._random = random.Random(case.id)
         self._request = msgspec.Raw(msgspec.json.encode(server.renamed(case.request)))
@@ -120,13 +121,19 @@ class Derendering:
     def _coupled(self, events: list[Json], own: Any) -> None:
         """The engine's own events, as they came."""
         try:
-            assembly = _assembly(self._stream(events, self._call))
+            chunks = self._stream(events, self._call)
         except StreamRefused as refused:
             self._add("coupled", self._judge.compare("stream", refused.failure, self._recorded_rules, own))
             if own is not UNKNOWN:
                 self._add("stream", [Finding(f"as the engine streamed it: {refused}")])
             return
+        assembly = _assembly(chunks)
         self._add("coupled", self._judge.compare("stream", assembly.answer(), self._recorded_rules, own))
+        theirs = eagerness.recorded(self._recording.stream) if self._chat else None
+        if theirs is not None:
+            ours = eagerness.own(events, chunks)
+            late = eagerness.late(self._case_id, theirs, ours)
+            self._add("eager", [Finding(sentence, declared) for sentence, declared in late])
         self._judge_stream(assembly, own, "as the engine streamed it")
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from renderd.conformance.runner import Outcome, Result
 
-_CHECKS = ("render", "batch", "coupled", "stream", "order", "repeat", "hop", "http", "recording")
+_CHECKS = ("render", "batch", "coupled", "stream", "order", "eager", "repeat", "hop", "http", "recording")
 
 
 def table(results: Sequence[Result]) -> str:

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from typing import Any
+from xml.sax.saxutils import escape
 
 from tests.parsers.generator.formats import Call, Calling, Pieces, Token
 
@@ -176,10 +177,18 @@ def _functiongemma(rng: random.Random, calls: list[Call]) -> Pieces:
     return [piece for piece in pieces if piece]
 
 
+def _escaped(text: str, rng: random.Random) -> str:
+    """Text as XML has it."""
+    return f"<![CDATA[{text}]]>" if "]]>" not in text and rng.random() < 0.3 else escape(text)
+
+
 def _minicpm5(rng: random.Random, calls: list[Call]) -> Pieces:
     parts = []
     for call in calls:
-        values = "".join(f'<param name="{k}">{_plain(v)}</param>' for k, v in call.arguments.items())
+        values = "".join(
+            f'<param name="{key}">{_escaped(_plain(value), rng)}</param>'
+            for key, value in call.arguments.items()
+        )
         parts.append(f'<function name="{call.name}">{values}</function>')
     return [_line(rng).join(parts)]
 
@@ -278,6 +287,7 @@ MARKUP_CALLS = (
         strips=True,
         after="content",
         near=("<invoke", "<minimax:", "<parameter", "</inv"),
+        tag=r"<(?:parameter|invoke)[^>]*(?:>|$)",
     ),
     Calling(
         ("minimax_m3",),
@@ -341,6 +351,7 @@ MARKUP_CALLS = (
         avoid=("parameter", "invoke", "dots_"),
         after="either",
         near=("<dots_", "<invoke", "</dots_function"),
+        tag=r"<(?:parameter|invoke)[^>]*(?:>|$)",
         prose=("<dots_function_call>",),
     ),
     Calling(
@@ -354,9 +365,9 @@ MARKUP_CALLS = (
             "<｜tool_calls_end｜>",
         ),
         values=_without("<"),
-        strips=True,
         after="either",
         near=("<｜tool", "<steptml", "<｜"),
+        tag=r"<steptml:[^>]*(?:>|$)",
     ),
     Calling(
         ("gemma4",),
@@ -381,6 +392,7 @@ MARKUP_CALLS = (
         values=_without(),
         after="either",
         near=("<function", "<param", "</func", "<function name="),
+        tag=r"<(?:param|function)[^>]*(?:>|$)",
     ),
     Calling(("pythonic",), _python_list(), before=False, after="never", near=_PYTHON_NEAR, raw=False),
     Calling(

@@ -211,6 +211,7 @@ FRAMED = (
         after="content",
         edges="dropped",
         raw=True,
+        tag=r"(?:^|<\|message_model\|>).*?(?:<\|content|$)",
     ),
     _framing(
         ("muse", "muse_glimmer", "musespark1x"),
@@ -218,6 +219,7 @@ FRAMED = (
         _MUSE,
         near=("<atem:", " to=user", "<|eo"),
         avoid=("atem:",),
+        tag=r"<atem:[^>]*(?:>|$)",
         text_only=True,
         after="never",
         edges="none",
