@@ -49,7 +49,8 @@ class JsonCall:
     `name_key`, `id_key`: keys of the function's name and of the call's own id. `verbatim`: arguments are
     passed on as they came, typed by the schema (`json_typed`), not in `json.dumps` form. `decoded`: arguments
     that are a string are JSON written into a string, and its text is passed on. `known`: the name of one of
-    the request's tools makes a call certain (in a region that has `known_names`).
+    the request's tools makes a call certain (in a region that has `known_names`). `strict`: any other name is
+    none of a call.
     """
 
     arguments: tuple[str, ...]
@@ -60,6 +61,7 @@ class JsonCall:
     verbatim: bool = False
     decoded: bool = False
     known: bool = False
+    strict: bool = False
 
     state_type = JsonCallState
 
@@ -188,7 +190,9 @@ class JsonCall:
             else:
                 if state.phase == _NAME:
                     state.found = _text(state.key)
-                    said.failed = not state.found
+                    said.failed = not state.found or (
+                        self.strict and bool(types) and state.found not in types
+                    )
                     self._announce(state, said, self.known and state.found in types)
                 elif state.phase == _ID:
                     state.id = _text(state.key) or None

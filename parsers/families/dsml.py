@@ -30,9 +30,10 @@ def _calls(words: tuple[str, ...], blank: str = "") -> ToolGrammar:
     parameters = XmlParameters(
         opening=f"{opens}parameter name=",
         closing=f"{closes}parameter>",
-        done=(f"{closes}invoke>",),
+        done=(f"{closes}invoke>", *ends),
         stops=ends,
         is_text="string",
+        wrappers=("arguments", "input"),
         values=Values(json=True, convert=schema.read, keys_wait=True),
     )
     return ToolGrammar(
@@ -76,7 +77,9 @@ V41_TOOLS = replace(
 
 
 def _initial(kwargs: Mapping[str, Any]) -> Initial:
-    return "off" if kwargs.get("reasoning_effort") == "none" else open_unless_both_off(kwargs)
+    """Where thinking is off, `<think>` opens it all the same."""
+    off = kwargs.get("reasoning_effort") == "none" or open_unless_both_off(kwargs) == "off"
+    return "closed" if off else "open"
 
 
 V4 = ReasoningGrammar(
@@ -84,6 +87,7 @@ V4 = ReasoningGrammar(
     start="<think>",
     end="</think>",
     initial=_initial,
+    unknown_is_over=lambda kwargs: _initial(kwargs) == "closed",
     ends=("<｜DSML｜tool_calls>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),
     content=(On("<think>", "reasoning"),),
     absorbs=True,

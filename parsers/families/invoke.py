@@ -9,9 +9,11 @@ from parsers.tags import MINIMAX_TAG
 _QUOTES = ('"', "'", "")
 
 
-def _openers(opening: str, *, tentative: bool = False) -> tuple[On, ...]:
+def _openers(opening: str, *, tentative: bool = False, certain: bool = False) -> tuple[On, ...]:
     """The beginnings of a call, by the quotes around its name."""
-    return tuple(On(opening + quote, f"name{quote}", tentative=tentative) for quote in _QUOTES)
+    return tuple(
+        On(opening + quote, f"name{quote}", tentative=tentative, certain=certain) for quote in _QUOTES
+    )
 
 
 def _names(rejected: str, *, known: bool) -> dict[str, Region]:
@@ -87,7 +89,7 @@ STEP3_TOOLS = ToolGrammar(
     content=(On(_CALLS, "section"),),
     regions={
         "section": Region(Text.DROP, (On(_CALL, "kind"), *_LEAVE)),
-        "kind": Region(Text.DROP, (On(_SEP, "invoke"), *_LEAVE)),
+        "kind": Region(Text.DROP, (On("function", "kind", as_text=True), On(_SEP, "invoke"), *_LEAVE)),
         "invoke": Region(Text.DROP, (*_openers("<steptml:invoke name="), *_LEAVE)),
         **_names("invoke", known=False),
         "parameters": Region(
@@ -102,7 +104,6 @@ STEP3_TOOLS = ToolGrammar(
             then="invoke",
         ),
     },
-    strip=True,
     typed=True,
     forced="json",
     needs_special_tokens="with tools",
@@ -119,7 +120,7 @@ DOTS = ToolGrammar(
         "block": Region(
             Text.MARKUP,
             (
-                *_openers("<invoke name=", tentative=True),
+                *_openers("<invoke name=", certain=True),
                 On("{", "json", keep=True, tentative=True, as_text=True),
                 On(_DOTS_END, "content"),
             ),
@@ -127,7 +128,7 @@ DOTS = ToolGrammar(
         "json": Region(
             Text.BODY,
             (On(_DOTS_END, "content"),),
-            JsonCall(("arguments",), certain_by_name=False, known=True),
+            JsonCall(("arguments",), certain_by_name=False, known=True, strict=True),
             known_names=True,
             then="closing",
         ),
@@ -156,7 +157,7 @@ MINICPM5 = ToolGrammar(
         "parameters": Region(
             Text.BODY,
             (),
-            XmlParameters("<param name=", "</param>", ("</function>",), values=Values("none")),
+            XmlParameters("<param name=", "</param>", ("</function>",), escapes=True, values=Values("none")),
         ),
     },
     typed=True,

@@ -23,6 +23,12 @@ def dsml(word: str, blank: str = "") -> tuple[str, str]:
     return f"{opens}{word}>\n{calls}{closes}{word}>", calls
 
 
+def wrapped(key: str, value: str) -> str:
+    parameter = f'<｜DSML｜parameter name="{key}" string="false">{value}</｜DSML｜parameter>'
+    call = f'<｜DSML｜invoke name="get_weather">{parameter}</｜DSML｜invoke>'
+    return f"<｜DSML｜tool_calls>{call}</｜DSML｜tool_calls>"
+
+
 V4 = dsml("tool_calls")[0]
 M2 = (
     '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n'
@@ -66,6 +72,24 @@ CASES: list[tuple[str | None, str, str, str | None, str | None, list[tuple[str, 
         None,
         [("get_weather", '{"city": "Paris"}')],
     ),
+    (
+        "deepseek_v4",
+        "deepseek_v4",
+        '</think><｜DSML｜tool_calls><｜DSML｜invoke name="get_weather">'
+        '<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜tool_calls>gone',
+        None,
+        None,
+        [("get_weather", '{"city": "Paris"}')],
+    ),
+    *(
+        ("deepseek_v4", "deepseek_v4", f"</think>{wrapped(word, value)}", None, None, [("get_weather", said)])
+        for word, value, said in (
+            ("arguments", '{"city": "Paris", "days": "3"}', '{"city": "Paris", "days": 3}'),
+            ("input", '{"town": "Paris"}', '{"input": {"town": "Paris"}}'),
+            ("arguments", "Paris", '{"arguments": "Paris"}'),
+            ("other", '{"city": "Paris"}', '{"other": {"city": "Paris"}}'),
+        )
+    ),
     ("deepseek_v41", "deepseek_v41", f"r</think>{dsml('calls', ' ')[0]}", "r", None, [WEATHER, PING]),
     (
         "minimax_m2",
@@ -94,7 +118,7 @@ CASES: list[tuple[str | None, str, str, str | None, str | None, list[tuple[str, 
         [],
     ),
     ("minimax_m2_append_think", "minimax_m2", f"r</think>{M2}", None, "<think>r</think>", [WEATHER, PING]),
-    ("step3", "step3", f"<think>r</think>Hi\n{STEP}\nafter", "<think>r", "Hi\nafter", [WEATHER, PING]),
+    ("step3", "step3", f"<think>r</think>Hi\n{STEP}\nafter", "<think>r", "Hi\n\nafter", [WEATHER, PING]),
     (
         "step3",
         "step3",
@@ -112,8 +136,34 @@ CASES: list[tuple[str | None, str, str, str | None, str | None, list[tuple[str, 
         None,
         [PING],
     ),
+    (
+        None,
+        "dots",
+        '<dots_function_call>\n<invoke name="nope"><parameter name="a">1</parameter></invoke>'
+        '<invoke name="ping"></invoke></dots_function_call>.',
+        None,
+        ".",
+        [PING],
+    ),
+    (
+        None,
+        "dots",
+        '<dots_function_call>{"name": "nope", "arguments": {}}</dots_function_call>',
+        None,
+        '<dots_function_call>{"name": "nope", "arguments": {}}</dots_function_call>',
+        [],
+    ),
     (None, "dots", "<dots_function_call>hello", None, "<dots_function_call>hello", []),
     (None, "minicpm5", f"Hi {CPM}", None, "Hi ", [WEATHER, PING]),
+    (
+        None,
+        "minicpm5",
+        '<function name="get_weather"><param name="city">a &lt;b&gt; &amp; &copy; '
+        "<![CDATA[</param> & &lt;]]></param></function>",
+        None,
+        None,
+        [("get_weather", '{"city": "a <b> & &copy; </param> & &lt;"}')],
+    ),
     (None, "minicpm5", 'Write <function name="x"> so', None, 'Write <function name="x"> so', []),
 ]
 
@@ -135,3 +185,12 @@ def test_read(
     assert (whole.reasoning, whole.content, whole.calls) == (thought, content, calls)
     for seed in range(4):
         assert parse(family, lexemes(family, text, seed), context, resume=True) == whole
+
+
+def test_thinking_that_is_off_may_be_opened() -> None:
+    family = build("deepseek_v4", "deepseek_v4")
+    for kwargs in ({"thinking": False}, {"reasoning_effort": "none"}):
+        context = family.context(TOOLS, "auto", kwargs, family.prompt_verdict([], {}, kwargs))
+        message = parse(family, lexemes(family, "<think>a</think>x"), context)
+        assert (message.reasoning, message.content) == ("a", "x")
+        assert parse(family, lexemes(family, "ax"), context).content == "ax"
