@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from parsers import schema
 from parsers.bodies import Said, solid
 from parsers.bodies.values import Values, ValuesState
 from parsers.scan import Scanner
-from parsers.schema import Node, letters, read
+from parsers.schema import Node, letters
 
 _LINES = Values("newline")  # a value stands on lines of its own
 
@@ -75,14 +76,18 @@ class XmlParameters:
 
     def feed(self, state: XmlParametersState, text: str, types: Mapping[str, Node], said: Said) -> int:
         buffer = state.held + text
+        read = len(state.held)  # an open key among it had no end there
         state.held = ""
         at = 0
         while not state.done:
             if state.phase == _KEY:
-                close = _TAG_END.match(buffer, at, at + _LONGEST_KEY)
+                ended = buffer.find(">", max(at, read), at + _LONGEST_KEY) >= 0
+                close = _TAG_END.match(buffer, at, at + _LONGEST_KEY) if ended else None
                 if close is None:
                     if len(buffer) - at >= _LONGEST_KEY:  # no key
+                        said.dropped += solid(buffer[at : at + _LONGEST_KEY])
                         state.phase = _BETWEEN
+                        at += _LONGEST_KEY
                         continue
                     state.held = buffer[at:]
                     break
@@ -180,7 +185,7 @@ def _unwrap(state: XmlParametersState, types: Mapping[str, Node], said: Said) ->
         return False
     for key, inner in value.items():
         before = ", " if state.count else "{"
-        written = read(json.dumps(inner, ensure_ascii=False), types[key])
+        written = schema.read(json.dumps(inner, ensure_ascii=False), types[key])
         said.arguments.append(f"{before}{json.dumps(key, ensure_ascii=False)}: {written}")
         state.count += 1
     state.pieces, state.key, state.late = [], "", ""
