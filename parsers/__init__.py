@@ -21,7 +21,7 @@ from parsers.events import (
     Reasoning,
     Special,
 )
-from parsers.family import Family, PromptVerdict, UnknownParserError
+from parsers.family import Family, PromptVerdict, UnfitRequestError, UnknownParserError
 from parsers.grammar import ModelFacts, ReasoningGrammar, ToolGrammar, UnfitModelError
 from parsers.machine import Machine
 from parsers.registry import (
@@ -53,6 +53,7 @@ __all__ = [
     "Special",
     "ToolGrammar",
     "UnfitModelError",
+    "UnfitRequestError",
     "UnknownParserError",
     "build",
     "reasoning_parser_names",

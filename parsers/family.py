@@ -25,6 +25,10 @@ class UnknownParserError(KeyError):
         return str(self.args[0])
 
 
+class UnfitRequestError(ValueError):
+    """A template variable of the request chooses a format that there is not; the message says so."""
+
+
 class Family:
     """An immutable pair of grammars. Build one with `parsers.build`.
 
@@ -53,6 +57,8 @@ class Family:
     @cached_property
     def markers(self) -> frozenset[str]:
         """The markers that are to be fed as `Marker` where they are one vocabulary entry."""
+        if self._variants:
+            return frozenset().union(*(family.markers for family in self._variants.values()))
         regions = self._regions(self.has_reasoning, self.has_tools, "").values()
         found = {on.marker for region in regions for on in region.on if not on.as_text}
         found.update(marker for region in regions for marker in region.keeps)
@@ -63,6 +69,8 @@ class Family:
     def prompt_markers(self) -> frozenset[str]:
         """The markers by whose ids `prompt_verdict` reads the prompt."""
         part = self.reasoning
+        if self._variants:
+            return frozenset().union(*(family.prompt_markers for family in self._variants.values()))
         if part is None:
             return frozenset()
         starts = (part.start, *part.other_starts)
@@ -119,7 +127,10 @@ class Family:
         """What the end of the prompt says of the reasoning section (contract B.5): the last marker decides.
 
         `marker_ids`: the ids that spell each of `prompt_markers`. `kwargs`: effective chat template kwargs.
+        Raises UnfitRequestError, as `context` does.
         """
+        if (chosen := self._chosen(kwargs)) in self._variants:
+            return self._variants[chosen].prompt_verdict(prompt_token_ids, marker_ids, kwargs)
         part = self.reasoning
         if part is None or part.initial(kwargs) == "off":
             return "over"
@@ -190,18 +201,51 @@ class Family:
             json=form,
             named=named if form == "named" else None,
             promotes=part is not None and part.promotes is not None and part.promotes(kwargs),
+            variant=self._chosen(kwargs),
         )
 
     def start(self, context: RequestContext, token_markers: frozenset[str]) -> Machine:
         """A machine at the first output token. `token_markers`: the markers that will come as `Marker`."""
-        return Machine(context, self._table(context, token_markers))
+        return Machine(context, self._variant(context)._table(context, token_markers))
 
     def resume(self, context: RequestContext, token_markers: frozenset[str], snapshot: Any) -> Machine:
         """A machine as `Machine.snapshot` left it.
 
         Raises ValueError if the snapshot is not one of this family.
         """
-        return Machine(context, self._table(context, token_markers), snapshot)
+        return Machine(context, self._variant(context)._table(context, token_markers), snapshot)
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raises UnfitRequestError where template variables choose what there is not."""
+        self._chosen(kwargs)
+
+    @cached_property
+    def _variants(self) -> dict[tuple[str, str], Family]:
+        """The families that the variables of a request's template choose among."""
+        thoughts: Mapping[str, ReasoningGrammar | None] = {"": self.reasoning}
+        calls: Mapping[str, ToolGrammar | None] = {"": self.tools}
+        if self.reasoning and self.reasoning.variants:
+            thoughts = self.reasoning.variants
+        if self.tools and self.tools.variants:
+            calls = self.tools.variants
+        if len(thoughts) == len(calls) == 1:
+            return {}
+        return {
+            (first, second): Family(thoughts[first], calls[second], self.enforces_tags)
+            for first in thoughts
+            for second in calls
+        }
+
+    def _chosen(self, kwargs: Mapping[str, Any]) -> tuple[str, str]:
+        first, second = (_choice(part, kwargs) for part in (self.reasoning, self.tools))
+        return first, second
+
+    def _variant(self, context: RequestContext) -> Family:
+        if not self._variants:
+            return self
+        if context.variant not in self._variants:
+            raise ValueError("the request's formats are none of the parsers'")
+        return self._variants[context.variant]
 
     @property
     def _absorbs(self) -> bool:
@@ -288,3 +332,15 @@ class Family:
                 regions[part.begin] = replace(regions[part.begin], on_text=first)
             regions["reasoning"] = Region(Text.REASONING, (*again, *over, *calls))
         return regions
+
+
+def _choice(part: ReasoningGrammar | ToolGrammar | None, kwargs: Mapping[str, Any]) -> str:
+    """What the template's variables choose of a grammar, "" where there is nothing to choose."""
+    if part is None or not part.variants:
+        return ""
+    variable, default = part.chosen_by
+    value = default if kwargs.get(variable) is None else kwargs[variable]
+    if not isinstance(value, str) or value not in part.variants:
+        known = ", ".join(part.variants)
+        raise UnfitRequestError(f"Unsupported {variable} {value!r}. Supported values: {known}.")
+    return value

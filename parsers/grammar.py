@@ -179,7 +179,8 @@ class ToolGrammar:
     request with tools must not ask for: "required", "named", "untagged named" (a name that no structural tag
     enforces), "strict", "one call". `models`, `format`: for people,
     whose calls these are and what they look like. `signs`: by what `auto` recognises such a model. `framing`:
-    name of a framing that reasoning and calls share; such a grammar goes only with its like.
+    name of a framing that reasoning and calls share; such a grammar goes only with its like. `chosen_by`: a
+    template variable whose values choose among `variants`, and the value where it is not given.
     """
 
     names: tuple[str, ...]
@@ -204,6 +205,8 @@ class ToolGrammar:
     format: str = ""
     signs: tuple[Signs, ...] = ()
     framing: str = ""
+    chosen_by: tuple[str, str] = ("", "")
+    variants: Mapping[str, ToolGrammar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ class ReasoningGrammar:
     the content of an answer that has none. `rewrite`: what is done to the text of reasoning and content, each
     by itself. `off_is_text`: where reasoning is off, its markers are text, stray
     ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
-    `framing`: as a ToolGrammar has them; of the tag only how it frames an answer.
+    `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
 
     names: tuple[str, ...]
@@ -258,6 +261,8 @@ class ReasoningGrammar:
     format: str = ""
     signs: tuple[Signs, ...] = ()
     framing: str = ""
+    chosen_by: tuple[str, str] = ("", "")
+    variants: Mapping[str, ReasoningGrammar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ class RequestContext(msgspec.Struct, array_like=True, frozen=True):
     blank content is none. `types`: parameter types by function, for families whose values are typed by
     the schema (nodes of `parsers.schema`). `max_undecided`: characters held back at most before they are
     released as content. `json`: the answer is JSON by constraint, "required" an array of calls, "named" the
-    arguments of the function `named`. `promotes`: reasoning becomes content if there is none.
+    arguments of the function `named`. `promotes`: reasoning becomes content if there is none. `variant`: what
+    the template's variables chose of both grammars.
     """
 
     reasoning: Literal["off", "open", "over"] = "off"
@@ -33,6 +34,7 @@ class RequestContext(msgspec.Struct, array_like=True, frozen=True):
     json: Literal["", "required", "named"] = ""
     named: str | None = None
     promotes: bool = False
+    variant: tuple[str, str] = ("", "")
 
 
 class CompiledRegion:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from parsers import Family, Machine, PromptVerdict, RequestContext
+from parsers import Family, Machine, PromptVerdict, RequestContext, UnfitRequestError
 from parsers.events import Anomaly, Event, Marker, Skipped, Special
 from renderd.derender.context import (
     Context,
@@ -20,6 +20,7 @@ from renderd.model import Model
 from renderd.model.template_kwargs import effective_kwargs
 from renderd.wire.chat import ChatCompletionRequest, named_function, tool_choice_kind, tool_dicts
 from renderd.wire.completion import CompletionRequest
+from renderd.wire.errors import bad_request
 
 COUNTING_MODELS = ("kimi_k2", "kimi_k25", "kimi_k3")
 """Values of `model_type` whose tool calls are numbered instead of having random ids (contract E.8)."""
@@ -188,7 +189,13 @@ class Setup:
 
     def _kwargs(self, request: ChatCompletionRequest) -> dict[str, object]:
         config = self.model.config
-        return effective_kwargs(request, config.default_chat_template_kwargs, config.reasoning_effort_map)
+        kwargs = effective_kwargs(request, config.default_chat_template_kwargs, config.reasoning_effort_map)
+        try:
+            if self.family is not None:
+                self.family.check(kwargs)
+        except UnfitRequestError as error:
+            raise bad_request(str(error)) from None
+        return kwargs
 
     def _first_call(self, request: ChatCompletionRequest) -> int | None:
         """Where the call ids of a model that numbers its calls begin."""

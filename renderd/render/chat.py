@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parsers import Family
+from parsers import Family, UnfitRequestError
 from renderd.model import Model
 from renderd.model.jinja import CompiledTemplate, compile_template
 from renderd.model.template_kwargs import effective_kwargs
@@ -74,7 +75,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         if given is not None
         else _render_prompt(server, request, tools, kwargs, requested_tokens)
     )
-    adjusted = _for_parsers(server, request, tools)
+    adjusted = _for_parsers(server, request, tools, kwargs)
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
     prompt_logprobs = request.prompt_logprobs
@@ -132,13 +133,20 @@ class _Adjusted:
 
 
 def _for_parsers(
-    server: Server, request: ChatCompletionRequest, tools: list[dict[str, Any]] | None
+    server: Server,
+    request: ChatCompletionRequest,
+    tools: list[dict[str, Any]] | None,
+    kwargs: Mapping[str, Any],
 ) -> _Adjusted:
     """The request's own values, but for what its parsers need (contract B.4.4)."""
     requested, family = requested_constraint(request), server.family
     skip, spaces = request.skip_special_tokens, request.spaces_between_special_tokens
     if family is None:
         return _Adjusted(skip, spaces, requested)
+    try:
+        family.check(kwargs)
+    except UnfitRequestError as error:
+        raise bad_request(str(error)) from None
     kind = tool_choice_kind(request)
     if family.skip_special_tokens(bool(tools), kind) is False:
         skip = False

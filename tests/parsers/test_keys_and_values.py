@@ -139,7 +139,7 @@ HORIZON_PING = pairs("ping", begin="<ifm|tool_call>", word="ifm|arg")
 def test_k2_horizon() -> None:
     family = build("k2_horizon", "k2_horizon")
     call = pairs("get_weather", ("city", "Oslo"), ("days", "3"), begin="<ifm|tool_call>", word="ifm|arg")
-    message = read(family, f"<ifm|think_fast>why</ifm|think_fast>Ok\n{horizon(call, HORIZON_PING)} bye")
+    message = read(family, f"<ifm|think>why</ifm|think>Ok\n{horizon(call, HORIZON_PING)} bye")
     assert (message.reasoning, message.content) == ("why", "Ok\n bye")
     assert message.calls == [("get_weather", '{"city": "Oslo", "days": 3}'), ("ping", "{}")]
     typed = call.replace("<ifm|arg_value>3", "<ifm|arg_type>string</ifm|arg_type><ifm|arg_value>3")
@@ -147,7 +147,7 @@ def test_k2_horizon() -> None:
         ("get_weather", '{"city": "Oslo", "days": "3"}')
     ]
     json_call = '<ifm|tool_call>\n{"name": "get_weather", "arguments": {"city": "é"}}\n</ifm|tool_call>\n'
-    assert read(family, "</ifm|think>" + horizon(json_call)).calls == [("get_weather", '{"city": "é"}')]
+    assert read(family, "</ifm|think>" + horizon(json_call)).content == horizon(json_call)
     unknown = horizon(HORIZON_PING.replace("ping", "nothing"))
     assert read(family, "</ifm|think>" + unknown).content == unknown
 
