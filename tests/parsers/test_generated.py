@@ -229,7 +229,8 @@ def check_mutated(family: Family, form: Format, seed: int) -> None:
     pieces = mutated(rng, one.pieces, other.pieces)
     markers = family.markers & form.tokens
     choice: ToolChoice | None = rng.choice(CHOICES)
-    context = family.context(TOOLS, choice, form.kwargs, rng.choice(VERDICTS))
+    limit = rng.choice((65536, 65536, 65536, 40))
+    context = family.context(TOOLS, choice, form.kwargs, rng.choice(VERDICTS), limit)
     message = read_both_ways(rng, family, context, markers, pieces)
     if form.calling and not form.calling.raw:
         for (_, arguments), complete in zip(message.calls, message.complete, strict=True):
