@@ -304,6 +304,8 @@ class Family:
             regions = dict(self._channels.regions)
             if self.tools is None:
                 regions |= self._channels.toolless
+            if not tools:
+                regions |= self._channels.unasked
             if self.reasoning is None and not self._channels.told:
                 for name, region in regions.items():
                     if region.text is Text.REASONING:

@@ -105,8 +105,9 @@ class Channels:
     Both grammars of such a family name the same channels. `start`: the region of the first token, where the
     prompt does not leave reasoning open. The region "reasoning" is dropped text where no reasoning parser is
     configured, unless it is `told`; where no tool parser is, the regions of `toolless` take the place of
-    others, and what calls are left are events that no message shows. `separator`: text between two sections
-    of reasoning, and between two of content. `trims`: whitespace at the end of sections is dropped, and where
+    others, and what calls are left are events that no message shows; `unasked` does so where the request
+    wants no calls. `separator`: text between two sections of reasoning, and between two of content. `trims`:
+    whitespace at the end of sections is dropped, and where
     reasoning begins.
     """
 
@@ -116,6 +117,7 @@ class Channels:
     trims: bool = False
     told: bool = False
     toolless: Mapping[str, Region] = field(default_factory=dict)
+    unasked: Mapping[str, Region] = field(default_factory=dict)
 
 
 def always_open(_kwargs: Mapping[str, Any]) -> Initial:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parsers.bodies.values import Values
 from parsers.bodies.xml_parameters import XmlParameters
 from parsers.grammar import (
@@ -24,23 +26,26 @@ _LONGEST_RECIPIENT = 256
 
 def _read(header: str) -> Route | None:
     """Where the message leads that stands behind a header."""
-    words = header.strip().removeprefix(_START).removeprefix(_ROLE).split()
+    words = header.rpartition(_START)[2].strip().removeprefix(_ROLE).split()
     if len(words) > 1 or (words and not words[0].startswith(_TO)):
         return None
     recipient = words[0].removeprefix(_TO) if words else "self"
     return Route({"self": "reasoning", "user": "content"}.get(recipient, "calls"))
 
 
+def _read_words(header: str) -> Route | None:
+    """The same where nobody is called: a message to anyone else is text."""
+    route = _read(header)
+    return None if route is None or route.to == "calls" else route
+
+
 def _begins(text: str) -> bool:
     """Whether an answer or a message may begin with a header that begins with `text`."""
-    rest = text.lstrip()
-    if _START.startswith(rest):
-        return True
-    rest = rest.removeprefix(_START)
+    rest = text.rpartition(_START)[2].lstrip()  # a header may begin all over
     if _ROLE.startswith(rest):
         return True
     rest = rest.removeprefix(_ROLE).lstrip()
-    if _TO.startswith(rest):
+    if _TO.startswith(rest) or _START.startswith(rest):
         return True
     recipient = rest.removeprefix(_TO)
     one = len(recipient.split()) <= 1 and len(recipient) <= _LONGEST_RECIPIENT
@@ -64,6 +69,7 @@ def _json_or_text(text: str, _node: Node) -> str:
 _NEXT = On(_START, "header", tentative=True)
 _OVER = (*(On(marker, "between") for marker in _ENDS), _NEXT)
 _HEADER = Region(Text.HEADER, (On(_MESSAGE, "content"),), keeps=(_START,), route=_read, begins=_begins)
+_UNASKED = replace(_HEADER, route=_read_words)
 _CHANNELS = Channels(
     start="begin",
     regions={
@@ -86,6 +92,7 @@ _CHANNELS = Channels(
             then="calls",
         ),
     },
+    unasked={"begin": _UNASKED, "header": _UNASKED},
 )
 
 _SIGNS = (Signs(template=("<atem:invoke",)),)
@@ -94,7 +101,6 @@ _NAMES = ("muse", "muse_glimmer", "musespark1x")
 REASONING = ReasoningGrammar(
     names=_NAMES,
     initial=always_closed,
-    unknown_is_over=lambda _: True,
     channels=_CHANNELS,
     needs_special_tokens=True,
     models="Muse",

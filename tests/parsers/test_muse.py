@@ -31,6 +31,7 @@ PARIS = ("get_weather", '{"city": "Paris", "days": 3}')
         ),
         ("to=self<|message|>A<|start|>assistant to=user<|message|>B<|eot|>", "A", "B", []),
         ("<|start|>assistant<|message|>Hm<|eot|>", "Hm", None, []),
+        (f"to=self<|message|>A<|eom|><|start|>assistant{_NEXT}to=x<|message|>{CALL}", "A", None, [PARIS]),
         (f" to=user<|message|>One.<|eom|>{_NEXT}to=user<|message|>Two.<|eot|>", None, "One.Two.", []),
         (f"{_NEXT}to=get_weather<|message|>{CALL}<|eot|>", None, None, [PARIS]),
         (f"to=tools<|message|>\n{CALL}\n{CALL}\n<|eot|>", None, None, [PARIS, PARIS]),
@@ -54,3 +55,10 @@ PARIS = ("get_weather", '{"city": "Paris", "days": 3}')
 def test_muse(name: str, text: str, reasoning: str | None, content: str | None, calls: list[Any]) -> None:
     message = read(name, name, text)
     assert (message.reasoning, message.content, message.calls) == (reasoning, content, calls)
+
+
+def test_calls_that_nobody_asked_for_are_text() -> None:
+    text = f"{_NEXT}to=x<|message|>{CALL}"
+    message = read("muse", "muse", f"to=self<|message|>A<|eom|>{text}", choice="none")
+    assert (message.reasoning, message.content, message.calls) == ("A", text, [])
+    assert read("muse", None, text, offered=None).content == text
