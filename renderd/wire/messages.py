@@ -144,6 +144,7 @@ def _assistant(raw: dict[str, Any], loc: str) -> dict[str, Any]:
     message = dict(raw)
     calls = message.pop("tool_calls")
     if calls:
+        check_iterables(calls)
         message["tool_calls"] = [_tool_call(call, f"{loc}.tool_calls.{i}") for i, call in enumerate(calls)]
     return message
 
