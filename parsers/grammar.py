@@ -107,8 +107,7 @@ class Channels:
     configured, unless it is `told`; where no tool parser is, the regions of `toolless` take the place of
     others, and what calls are left are events that no message shows; `unasked` does so where the request
     wants no calls. `separator`: text between two sections of reasoning, and between two of content. `trims`:
-    whitespace at the end of sections is dropped, and where
-    reasoning begins.
+    whitespace at the end of sections is dropped, and where reasoning begins.
     """
 
     start: str
