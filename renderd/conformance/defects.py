@@ -88,6 +88,19 @@ def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
                 yield from _strings(inner, inner_key)
 
 
+def _raw_strings(value: Any) -> Iterator[str]:
+    """The texts of a value as they stand, but for ids and types."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _raw_strings(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in ("id", "type", "role"):
+                yield from _raw_strings(inner)
+
+
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for inner in value:
@@ -183,8 +196,8 @@ def text_misplaced(evidence: Evidence) -> str | None:
     if not isinstance(message, dict) or not evidence.ours or evidence.ours is UNKNOWN:
         return "`ours` must be the text that stands elsewhere in the recorded message"
     others = [message.get(key) for key in ("content", "reasoning") if key != evidence.path[-1]]
-    ours = "".join(text for _, text in _strings(evidence.ours)).strip()
-    if any(ours and ours in (other or "") for other in others):
+    ours = [text.strip() for text in _raw_strings(evidence.ours)]
+    if any(ours) and any(all(text in (other or "") for text in ours) for other in others):
         return None
     return "our text is in no other part of the recorded message"
 
@@ -241,8 +254,11 @@ def unknown_tool(evidence: Evidence) -> str | None:
 
 def call_from_lookalike(evidence: Evidence) -> str | None:
     pieces = evidence.case.pieces(evidence.choice)
-    if not pieces or any(_MARKUP.search(piece) for piece in pieces):
-        return "the output is not given in pieces none of which holds markup whole"
+    marks = _MARKUP.findall("".join(pieces))
+    if pieces and all(any(mark in piece for piece in pieces) for mark in marks):
+        return "all markup of the output is whole in one of its pieces"
+    if not pieces:
+        return "the output is not given in pieces"
     return None if list(_calls(evidence.recorded_choice())) else "no call was recorded"
 
 
