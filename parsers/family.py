@@ -153,6 +153,11 @@ class Family:
         over = self.reasoning.unknown_is_over if self.reasoning else None
         return "over" if over is not None and over(kwargs) else "unknown"
 
+    def told_kwargs(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the engine's reasoning parser is told of the effective template kwargs."""
+        told = self.reasoning.told if self.reasoning else {}
+        return kwargs if any(name in kwargs for name in told) else {**kwargs, **told}
+
     def reasoning_ended(
         self,
         prompt_token_ids: Sequence[int],

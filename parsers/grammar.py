@@ -227,9 +227,10 @@ class ReasoningGrammar:
     empty section is "" in the message, not null. `explicit_count`: only tokens after a start marker in the
     output count as reasoning tokens (contract F.2). `promotes`: from the kwargs, whether reasoning becomes
     the content of an answer that has none. `rewrite`: what is done to the text of reasoning and content, each
-    by itself. `off_is_text`: where reasoning is off, its markers are text, stray
-    ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
-    `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it frames an answer.
+    by itself. `told`: kwargs that the engine is told where the request has none of them. `off_is_text`:
+    where reasoning is off, its markers are text, stray ones too. `structural_tag`,
+    `spaces_between_special_tokens`, `models`, `format`, `signs`, `framing`, `chosen_by`, `variants`: as a
+    ToolGrammar has them; of the tag only how it frames an answer.
     """
 
     names: tuple[str, ...]
@@ -257,6 +258,7 @@ class ReasoningGrammar:
     spaces_between_special_tokens: bool | None = None
     off_is_text: bool = False
     needs_special_tokens: bool = False
+    told: Mapping[str, Any] = field(default_factory=dict)
     required_tokens: tuple[str, ...] = ()
     models: str = ""
     format: str = ""

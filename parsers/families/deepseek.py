@@ -46,6 +46,7 @@ HOLO2 = replace(
     R1,
     names=("holo2",),
     initial=open_unless_both_off,
+    told={"thinking": True, "enable_thinking": True},
     models="Holo2",
     signs=(Signs(template=("<|im_start|>", "<think>"), model_type="holo2"),),
 )

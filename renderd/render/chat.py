@@ -103,7 +103,9 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         sampling_params=sampling_params(request, model.generation_defaults, resolved),
         model=request.model,
         reasoning_ended=_reasoning_ended(server, request, prompt.ids, kwargs),
-        reasoning_parser_kwargs={"chat_template_kwargs": kwargs} if has_reasoning else None,
+        reasoning_parser_kwargs=(
+            {"chat_template_kwargs": family.told_kwargs(kwargs)} if has_reasoning and family else None
+        ),
         return_token_ids=request.return_token_ids,
         output_mode="tokens",
         parse_context=ParseContext(
