@@ -97,6 +97,8 @@ _PIECES = {
     "ernie45*/*": "<",
     "olmo3*/*": "<",
     "minimax-m3/*": "]",
+    "minicpm5/*": "<",
+    "xlam/*": "[",
 }
 """Cases in which a character may begin a marker that is text, where the reference's stream does not look for
 one: it sees no calls there, or only at the start of an answer."""
