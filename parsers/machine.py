@@ -63,6 +63,8 @@ class Machine:
                 self._marker(lexeme)
             elif lexeme:
                 self._text(lexeme)
+                if region.counts and self._table.counted is None:
+                    self._discount(region)
         return self._take()
 
     def finish(self) -> list[Event]:
@@ -243,6 +245,15 @@ class Machine:
             state.counting = lexeme == counted[0]
         elif state.counting:
             state.reasoning_tokens += 1
+
+    def _discount(self, region: CompiledRegion) -> None:
+        """Tokens that turn out to spell the marker behind the reasoning are none of it."""
+        state = self._state
+        if state.region == region.name:
+            state.waiting = state.waiting + 1 if state.held else 0
+        else:
+            state.reasoning_tokens -= state.waiting + 1
+            state.waiting = 0
 
     # calls
 

@@ -15,9 +15,10 @@ class State(msgspec.Struct, array_like=True):
     """Everything that changes while an answer is parsed.
 
     `held`: a piece of a text marker, or the name or header being read. `raw`: characters since a tentative
-    opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `counting`:
-    the last of `Table.counted` was the first. `idle`: the output has not left its first region. `unsure`:
-    characters of a body that has no name yet.
+    opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `waiting`:
+    tokens that `held` came in, and that count as reasoning unless it becomes a marker. `counting`: the last
+    of `Table.counted` was the first. `idle`: the output has not left its first region. `unsure`: characters
+    of a body that has no name yet.
     """
 
     region: str
@@ -27,6 +28,7 @@ class State(msgspec.Struct, array_like=True):
     open: bool = False
     counting: bool = False
     reasoning_tokens: int = 0
+    waiting: int = 0
     idle: bool = True
     finished: bool = False
     speech: Speech | None = None
