@@ -64,7 +64,7 @@ class Speaker:
             return
         speech.reasoned = True
         if speech.pledge is None:
-            self._reason(text)
+            self._say(Reasoning, text)
             return
         speech.pledge += text
         if len(speech.pledge) > self._context.max_undecided:
@@ -93,7 +93,7 @@ class Speaker:
             self._keep_pledge()
             speech.said = True
             speech.silent = False
-            self._answer(text)
+            self._say(Content, text)
 
     def leave_reasoning(self) -> None:
         """The reasoning section ended."""
@@ -126,44 +126,34 @@ class Speaker:
         if self._table.trims:
             speech.blank = ""
         if speech.pledge:
-            self._answer(speech.pledge)
+            self._say(Content, speech.pledge)
             speech.blank = ""
         elif speech.blank and (speech.said or not (calls or self._context.forced)):
-            self._answer(speech.blank)
+            self._say(Content, speech.blank)
         elif idle and speech.silent:
             self.events.append(Content(""))  # a text without a parser's doing is "", not null
         speech.blank = ""
         speech.pledge = None
         self._settle()
 
-    def _reason(self, text: str) -> None:
-        """Reasoning goes out."""
-        if self._table.rewrite and self.speech.rewritten:
-            text = self._table.rewrite(self.speech.rewritten[0], text, True)
+    def _say(self, kind: type[Reasoning] | type[Content], text: str, more: bool = True) -> None:
+        """Text goes out, rewritten where the grammar says so. `more`: text of its kind may follow on it."""
+        rewritten = self.speech.rewritten
+        if self._table.rewrite and rewritten:
+            text = self._table.rewrite(rewritten[0] if kind is Reasoning else rewritten[1], text, more)
         if text:
-            self.events.append(Reasoning(text))
-
-    def _answer(self, text: str) -> None:
-        """Content goes out."""
-        if self._table.rewrite and self.speech.rewritten:
-            text = self._table.rewrite(self.speech.rewritten[1], text, True)
-        if text:
-            self.events.append(Content(text))
+            self.events.append(kind(text))
 
     def _settle(self) -> None:
         """What the rewriting holds back goes out as it is: something else follows."""
-        if self._table.rewrite and self.speech.rewritten:
-            reasoning, content = self.speech.rewritten
-            if text := self._table.rewrite(reasoning, "", False):
-                self.events.append(Reasoning(text))
-            if text := self._table.rewrite(content, "", False):
-                self.events.append(Content(text))
+        self._say(Reasoning, "", more=False)
+        self._say(Content, "", more=False)
 
     def _keep_pledge(self) -> None:
         """The reasoning is reasoning."""
         speech = self.speech
         if speech.pledge:
-            self._reason(speech.pledge)
+            self._say(Reasoning, speech.pledge)
         speech.pledge = None
 
     def _split(self, held: str, text: str) -> tuple[str, str]:
