@@ -82,7 +82,8 @@ class Region:
     else dropped, and `rejected` follows. A header is always tentative. A body with `known_names` is
     given the types of all functions until it knows its own.
 
-    `counts`: tokens of the region are reasoning tokens though its text is none.
+    `counts`: all tokens of the region are reasoning tokens, those that spell its markers and
+    where its text is none, too.
     """
 
     text: Text

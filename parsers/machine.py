@@ -33,6 +33,7 @@ class Machine:
         self._speaker = Speaker(context, table, self._state.speech)
         self._state.speech = self._speaker.speech
         self._events: list[Event] = self._speaker.events
+        self._counted = 0  # whether the token that is being read counts as reasoning so far
         if snapshot is None:
             self._enter(first)
             if table.lead:
@@ -61,10 +62,9 @@ class Machine:
             self._count(region, lexeme)
             if kind is Marker or kind is Skipped:
                 self._marker(lexeme)
+                self._state.waiting = 0
             elif lexeme:
                 self._text(lexeme)
-                if region.counts and self._table.counted is None:
-                    self._discount(region)
         return self._take()
 
     def finish(self) -> list[Event]:
@@ -155,9 +155,14 @@ class Machine:
                 text = buffer[start:]
             elif marker is None:
                 state.held = buffer[start:]
+                state.waiting = state.waiting + self._counted if state.held and not start else 0
                 return
             else:
                 text = buffer[start + len(marker) :]
+                if not start and not region.region.counts:  # tokens that spell a marker are no reasoning
+                    state.reasoning_tokens -= state.waiting + self._counted
+                    self._counted = 0
+                state.waiting = 0
                 self._go(region, region.on[marker])
 
     def _settle(self, region: CompiledRegion) -> None:
@@ -239,21 +244,12 @@ class Machine:
         state = self._state
         counted = self._table.counted
         if counted is None:
-            if region.counts and not (isinstance(lexeme, Marker) and lexeme in region.on):
-                state.reasoning_tokens += 1
+            self._counted = int(region.counts and not (isinstance(lexeme, Marker) and lexeme in region.on))
+            state.reasoning_tokens += self._counted
         elif isinstance(lexeme, Marker) and lexeme in counted:
             state.counting = lexeme == counted[0]
         elif state.counting:
             state.reasoning_tokens += 1
-
-    def _discount(self, region: CompiledRegion) -> None:
-        """Tokens that turn out to spell the marker behind the reasoning are none of it."""
-        state = self._state
-        if state.region == region.name:
-            state.waiting = state.waiting + 1 if state.held else 0
-        else:
-            state.reasoning_tokens -= state.waiting + 1
-            state.waiting = 0
 
     # calls
 

@@ -29,6 +29,7 @@ REASONING = ReasoningGrammar(
             Text.REASONING,
             (_LABEL, On("<channel|>", "content"), On(_CALL, "content", keep=True)),
             on_text="reasoning",
+            counts=True,
         ),
     },
     begin="begin",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parsers import Content, Family, ModelFacts, RequestContext
+from parsers import Content, Family, Marker, ModelFacts, RequestContext
 from parsers.bodies.json_call import JsonCall
 from parsers.bodies.raw_json import RawJson
 from parsers.grammar import (
@@ -217,3 +217,14 @@ def test_the_state_of_a_request_is_plain(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(ANY_MODEL, ModelFacts)
     kwargs: Mapping[str, Any] = {"thinking": True}
     assert off_unless_enabled(kwargs) == "open"
+
+
+def test_tokens_of_a_marker_are_no_reasoning() -> None:
+    family = think(content=(On("<t>", "reasoning"),))
+    machine = family.start(family.context(TOOLS, "auto", {}, "unknown"), frozenset({"<t>"}))
+    machine.feed(["a", " b", "<", "/t", ">", "c"])
+    assert machine.reasoning_tokens == 2
+    machine.feed([Marker("<t>"), "<", Marker("<t>"), "d", "</", "t>", "e"])
+    assert machine.reasoning_tokens == 4  # what was no marker after all is reasoning
+    machine.finish()
+    assert machine.reasoning_tokens == 4
