@@ -32,7 +32,18 @@ from golden.cases import (
 )
 from golden.processes import LOGS
 
-PATHS = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "completion": "/v1/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+}
+DERENDERED = ("chat", "completion")
+"""The APIs for which vLLM has a derender route."""
+
+_TOKEN_LIMITS = {"chat": "max_completion_tokens", "responses": "max_output_tokens"}
+"""Names of the field that limits the output, where it is not max_tokens."""
+
 FORCE_SEED = 1000
 
 
@@ -95,10 +106,10 @@ class Client:
             raise RecordingError(f"{path}: {status} {answer}")
         return answer
 
-    def sse(self, path: str, body: Json) -> str:
-        """The whole text of an event stream."""
+    def sse(self, path: str, body: Json, named: bool = False) -> str:
+        """The whole text of an event stream. `named`: its events have names, and the last name ends it."""
         answer = self._http.post(path, json=body)
-        if answer.status_code != 200 or not answer.text.endswith("data: [DONE]\n\n"):
+        if answer.status_code != 200 or not (named or answer.text.endswith("data: [DONE]\n\n")):
             raise RecordingError(f"{path}: {answer.status_code} {answer.text[-500:]}")
         return answer.text
 
@@ -117,15 +128,15 @@ class Client:
 
 
 def events(sse: str) -> list[Json]:
-    """The JSON events of a stream, [DONE] left out."""
-    lines = [line.removeprefix("data: ") for line in sse.split("\n") if line]
+    """The JSON events of a stream, [DONE] and the names of events left out."""
+    lines = [line.removeprefix("data: ") for line in sse.split("\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 def ask_engine(client: Client, case: Json, script: Script) -> Json:
     """The tokens-mode and the coupled answers to a case."""
     path, request = PATHS[case["api"]], case["request"]
-    token_limit = "max_completion_tokens" if case["api"] == "chat" else "max_tokens"
+    token_limit = _TOKEN_LIMITS.get(case["api"], "max_tokens")
     recording: Json = {}
 
     # The engine enforces no grammar on a case whose output breaks it: only the coupled server would fail.
@@ -149,8 +160,12 @@ def ask_engine(client: Client, case: Json, script: Script) -> Json:
         forced = request | script.sampling(token_limit)
         forced["vllm_xargs"] = (request.get("vllm_xargs") or {}) | script.force()
         recording["batch"] = client.post_ok(path, forced | {"stream": False, "stream_options": None})
-        recording["stream"] = events(client.sse(path, _with_usage(forced | {"stream": True}, request)))
-        if any("error" in event for event in recording["stream"]):
+        streamed = forced | {"stream": True}
+        if case["api"] in DERENDERED:
+            recording["stream"] = events(client.sse(path, _with_usage(streamed, request)))
+        else:
+            recording["stream"] = events(client.sse(path, streamed, named=True))
+        if any(event.get("error") for event in recording["stream"]):
             raise RecordingError(f"the coupled stream failed: {recording['stream'][-1]}")
     return recording
 
@@ -262,7 +277,8 @@ def _ask_render_all(
             yield _head(case) | ask_render(client, case)
         elif case["id"] in answers:
             recording = _head(case) | ask_render(client, case) | answers[case["id"]]
-            yield recording | ask_derender(client, case, recording)
+            derendered = ask_derender(client, case, recording) if case["api"] in DERENDERED else {}
+            yield recording | derendered
 
 
 def _ask_engine_all(
