@@ -22,7 +22,15 @@ _LOGPROBS: dict[str, Rule] = {
     f"choices[*].logprobs.content[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")
 }
 
-RENDER = Rules({"request_id": identifier, "[*].request_id": identifier}, absent_is_null=False)
+RENDER = Rules(
+    {
+        "request_id": identifier,
+        "[*].request_id": identifier,
+        "prompt_text": anything,  # vLLM's render has no such field, whatever is asked for
+        "[*].prompt_text": anything,
+    },
+    absent_is_null=False,
+)
 
 BATCH = Rules(
     {

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from parsers import Family, UnfitRequestError
 from renderd.model import Model
 from renderd.model.jinja import CompiledTemplate, compile_template
@@ -41,10 +43,20 @@ class Server:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids and, if asked for, the characters that each covers."""
+    """Token ids and, if asked for, the characters that each covers. `text`: what was tokenized, None if the
+    prompt came as ids."""
 
     ids: list[int]
     offsets: Offsets | None = None
+    text: str | None = None
+
+    def shown(self, model: Model, wanted: bool | None) -> str | UnsetType:
+        """The prompt's text for the answer, if it is wanted."""
+        if not wanted:
+            return UNSET
+        if self.text is not None:
+            return self.text
+        return model.tokenizer.decode([i for i in self.ids if i <= model.tokenizer.max_id])
 
 
 def render_chat(server: Server, request: ChatCompletionRequest, header_id: str | None) -> GenerateRequest:
@@ -122,6 +134,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         priority=request.priority,
         kv_transfer_params=kv_params or None,
         ec_transfer_params=request.ec_transfer_params or None,
+        prompt_text=prompt.shown(model, request.return_prompt_text),
     )
 
 
@@ -213,7 +226,8 @@ def _render_prompt(
         server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
     with_offsets = bool(request.return_token_offsets)
-    return Prompt(*tokenize_text(server.model, text, request.add_special_tokens, truncation, with_offsets))
+    ids, offsets = tokenize_text(server.model, text, request.add_special_tokens, truncation, with_offsets)
+    return Prompt(ids, offsets, text)
 
 
 def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: int | None) -> Truncation:

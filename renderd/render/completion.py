@@ -45,7 +45,8 @@ def _tokenize(
     if isinstance(prompt, list):
         return Prompt(tokenize_ids(model, prompt, truncation))
     with_offsets = bool(request.return_token_offsets)
-    return Prompt(*tokenize_text(model, prompt, request.add_special_tokens, truncation, with_offsets))
+    ids, offsets = tokenize_text(model, prompt, request.add_special_tokens, truncation, with_offsets)
+    return Prompt(ids, offsets, prompt)
 
 
 def _generate_request(
@@ -87,6 +88,7 @@ def _generate_request(
         priority=request.priority,
         kv_transfer_params=request.kv_transfer_params or None,
         ec_transfer_params=request.ec_transfer_params or None,
+        prompt_text=prompt.shown(model, request.return_prompt_text),
     )
 
 

@@ -38,6 +38,7 @@ class CompletionRequest(SamplingFields, kw_only=True):
     max_tokens: int | None = DEFAULT_MAX_TOKENS
     echo: bool | None = False
     add_special_tokens: bool = True
+    return_prompt_text: bool | None = None
 
 
 def decode_completion_request(raw: dict[str, Any], loc: str = "body") -> CompletionRequest:

@@ -25,7 +25,12 @@ class ParseContext(msgspec.Struct):
 
 
 class GenerateRequest(msgspec.Struct):
-    """What a tokens-only engine runs. All keys are always written, in this order."""
+    """What a tokens-only engine runs. All keys are always written, in this order.
+
+    `prompt_text` is renderd's own and the exception: it is there if the request's `return_prompt_text` asked
+    for it. It is the text that was tokenized, before any truncation, so `token_offsets` count in it; a prompt
+    that came as ids is decoded. Engines skip it.
+    """
 
     request_id: str
     token_ids: list[int]
@@ -45,6 +50,7 @@ class GenerateRequest(msgspec.Struct):
     priority: int
     kv_transfer_params: dict[str, Any] | None
     ec_transfer_params: dict[str, Any] | None
+    prompt_text: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopLogprob(msgspec.Struct):
