@@ -64,6 +64,9 @@ class PieceDecoder(Protocol):
     def piece(self, token_id: int) -> str | None:
         """The vocabulary entry of an id."""
 
+    def plain_text(self, token_id: int) -> str | None:
+        """The text that a token adds behind whatever whole text; None if that is not always the same."""
+
     def join(self, pieces: list[str]) -> str:
         """The text of consecutive vocabulary entries."""
 
@@ -84,6 +87,7 @@ class Detokenizer:
     ) -> None:
         self._join = tokenizer.join
         self._piece = tokenizer.piece
+        self._plain_text = tokenizer.plain_text
         self._size = len(tokenizer)
         self._atoms = dict(atoms or {})
         self._skipped = tokenizer.special_ids - self._atoms.keys() if skip_special else frozenset()
@@ -107,6 +111,10 @@ class Detokenizer:
             elif token_id in self._skipped:
                 self._rebase(window)
                 lexemes.append("")
+            elif window.read == len(window.pieces) and (text := self._plain_text(token_id)) is not None:
+                window.pieces = [self._entry(token_id)]
+                window.prefix, window.read = 0, 1
+                lexemes.append(text)
             else:
                 lexemes.append(self._step(window, self._entry(token_id)))
         return lexemes

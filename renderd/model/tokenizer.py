@@ -3,6 +3,8 @@ transformers here."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,8 @@ class Tokenizer:
         added = hf.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._frame = _frame(hf)
+        self._joins = _joins_without_regard(hf)
+        self._plain: dict[int, str | None] = {}
         self.path = path
         self.encoder = Encoder(self.encode_whole, find_anchors(path.read_bytes()) if path else ())
 
@@ -98,6 +102,23 @@ class Tokenizer:
             return None
         return self.hf.id_to_token(token_id)
 
+    def plain_text(self, token_id: int) -> str | None:
+        """The text that a token adds behind whatever whole text; None if that is not always the same."""
+        try:
+            return self._plain[token_id]
+        except KeyError:
+            text = self._plain_text(token_id)
+            if 0 <= token_id <= self.max_id:
+                self._plain[token_id] = text
+            return text
+
+    def _plain_text(self, token_id: int) -> str | None:
+        piece = self.piece(token_id) if self._joins else None
+        if piece is None or re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece):
+            return None
+        text = self.join([piece])
+        return text if text and "\ufffd" not in text else None
+
     def join(self, pieces: list[str]) -> str:
         """Text of vocabulary entries."""
         decoder = self.hf.decoder
@@ -110,6 +131,15 @@ def _frame(hf: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
     encoding = hf.encode("a")
     own = [i for i, added in enumerate(encoding.special_tokens_mask) if not added]
     return encoding.ids[: own[0]], encoding.ids[own[-1] + 1 :]
+
+
+def _joins_without_regard(hf: tokenizers.Tokenizer) -> bool:
+    """Whether the decoder joins whole pieces without regard to what stands beside them."""
+    if hf.decoder is None:
+        return False
+    decoder = json.loads(hf.decoder.__getstate__())
+    kinds = [part["type"] for part in decoder.get("decoders", [decoder])]
+    return kinds == ["ByteLevel"] or kinds == ["Replace", "ByteFallback", "Fuse"]
 
 
 def load_tokenizer(model_dir: Path) -> Tokenizer:

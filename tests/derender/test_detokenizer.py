@@ -129,3 +129,33 @@ def test_any_cut_of_any_ids(ids: list[int], cut: int) -> None:
     reader, whole, window = detokenizer(), Window(), Window()
     assert reader.read(whole, ids) == reader.read(window, ids[:cut]) + reader.read(window, ids[cut:])
     assert whole == window
+
+
+class _Neighbours:
+    """A tokenizer of which no token's text is known alone."""
+
+    def __init__(self, name: str) -> None:
+        tokenizer = model(name).tokenizer
+        self.special_ids = tokenizer.special_ids
+        self.piece, self.join, self._size = tokenizer.piece, tokenizer.join, len(tokenizer)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def plain_text(self, token_id: int) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_the_text_of_a_token_alone_is_its_text_behind_others(name: str, data: st.DataObject) -> None:
+    some = st.integers(0, len(model(name).tokenizer) + 3)
+    bytes_and_marks = st.integers(0, 600)
+    words = st.sampled_from(SNIPPETS).map(lambda snippet: encode(snippet, name)[0])
+    ids = data.draw(st.lists(some | bytes_and_marks | words, max_size=40))
+    prompt = data.draw(st.lists(bytes_and_marks | words, max_size=8))
+    alone, slow = detokenizer(name, False), Detokenizer(_Neighbours(name), skip_special=False)
+    window, same = alone.seed(prompt), slow.seed(prompt)
+    assert alone.read(window, ids) == slow.read(same, ids)
+    assert window == same
