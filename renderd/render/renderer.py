@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from parsers import Family
@@ -9,7 +11,7 @@ from renderd.model import Model
 from renderd.render.chat import Server, render_chat
 from renderd.render.completion import render_completion
 from renderd.render.options import RenderOptions
-from renderd.render.tokenize import detokenize, tokenize
+from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
 from renderd.wire.chat import decode_chat_request
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
@@ -56,3 +58,7 @@ class Renderer:
     def detokenize(self, body: bytes) -> bytes:
         """`/detokenize`."""
         return _encode(detokenize(self._server, parse_object(body)))
+
+    def tokenizer_info(self) -> dict[str, Any]:
+        """The answer of `/tokenizer_info`."""
+        return tokenizer_info(self._server.model)

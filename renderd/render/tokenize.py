@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from renderd.model import Model
 from renderd.render.chat import Server, chat_text, check_rights
 from renderd.render.prompt import encode
 from renderd.wire.api import (
@@ -19,6 +20,7 @@ from renderd.wire.errors import ApiError
 from renderd.wire.messages import read_calls, read_messages
 
 _MAX_ID = 2**63 - 1
+_FILES = ("vocab_file", "merges_file", "tokenizer_file", "name_or_path")
 
 
 def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
@@ -42,6 +44,30 @@ def detokenize(server: Server, raw: dict[str, Any]) -> DetokenizeResponse:
     server.model.check_name(request.model)
     known = [i for i in request.tokens if i <= server.model.tokenizer.max_id]
     return DetokenizeResponse(server.model.tokenizer.decode(known))
+
+
+def tokenizer_info(model: Model) -> dict[str, Any]:
+    """The tokenizer's configuration as its files give it, special tokens as plain texts (contract A.5).
+
+    Paths and names of files say nothing to a client and are left out.
+    """
+    info: dict[str, Any] = {
+        **model.tokenizer.special_tokens,
+        **{key: value for key, value in model.tokenizer_config.items() if key not in _FILES},
+        "truncation_side": "left",
+    }
+    if (template := model.templates.default) is not None:
+        info["chat_template"] = template
+    return {key: _plain(value) for key, value in info.items()}
+
+
+def _plain(value: Any) -> Any:
+    """An added token as its text, wherever it stands."""
+    if isinstance(value, dict):
+        if "content" in value and "lstrip" in value:
+            return value["content"]
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionRequest:

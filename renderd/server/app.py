@@ -28,7 +28,7 @@ def create_app(config: ServerConfig, services: Services, metrics: Metrics) -> Fa
         exception_handlers={Exception: _on_defect},
     )
     app.root_path = config.root_path
-    endpoints = add_routes(app, services, metrics, worker_pool(config.renderer_num_workers))
+    endpoints = add_routes(app, config, services, metrics, worker_pool(config.renderer_num_workers))
     if documented:
         described = openapi.document(config.root_path)
         app.openapi = lambda: described  # type: ignore[method-assign]

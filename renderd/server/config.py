@@ -89,6 +89,7 @@ class ServerConfig:
     ssl_ciphers: str | None = None
     enable_ssl_refresh: bool = False
     disable_fastapi_docs: bool = False
+    enable_tokenizer_info_endpoint: bool = False
 
     # logging
     uvicorn_log_level: str = "info"

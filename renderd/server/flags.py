@@ -259,6 +259,11 @@ def _http_flags(group: _Group) -> None:
     )
     add("--enable-request-id-headers", action=arguments.Switch, help="answer with the header X-Request-Id")
     add("--disable-fastapi-docs", action=arguments.Switch, help="no /openapi.json, /docs and /redoc")
+    add(
+        "--enable-tokenizer-info-endpoint",
+        action=arguments.Switch,
+        help="answer GET /tokenizer_info with the tokenizer's configuration",
+    )
 
 
 def _tls_flags(group: _Group) -> None:

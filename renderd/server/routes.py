@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import renderd
+from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
 from renderd.server.metrics import Metrics, path_below_root
 from renderd.server.services import Services
@@ -39,13 +40,15 @@ class Post:
 
 @dataclass(frozen=True)
 class Get:
-    """A GET route. `response` is None for an answer without a body; `methods` names further methods."""
+    """A GET route. `response` is None for an answer without a body; `methods` names further methods;
+    `wanted` says whether a server has it."""
 
     path: str
     summary: str
     response: Any
     answer: Callable[[Services], Any]
     methods: tuple[str, ...] = ()
+    wanted: Callable[[ServerConfig], bool] = lambda config: True
 
 
 def _brief_derender(body: bytes) -> bool:
@@ -116,6 +119,13 @@ GETS = (
         api.LoadResponse,
         lambda services: api.LoadResponse(server_load=0),
     ),
+    Get(
+        "/tokenizer_info",
+        "The tokenizer's configuration. Only with --enable-tokenizer-info-endpoint.",
+        dict[str, Any],
+        lambda services: services.renderer.tokenizer_info(),
+        wanted=lambda config: config.enable_tokenizer_info_endpoint,
+    ),
 )
 
 
@@ -134,14 +144,16 @@ class ShortcutMiddleware:
 
 
 def add_routes(
-    app: FastAPI, services: Services, metrics: Metrics, pool: ThreadPoolExecutor
+    app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, pool: ThreadPoolExecutor
 ) -> dict[str, Endpoint]:
-    """Register the routes, answered by `services`. Returns the endpoints of the POST routes by path."""
+    """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST routes by path."""
     endpoints = {post.path: Endpoint(post.handler(services), pool, post.brief) for post in POSTS}
     for path, endpoint in endpoints.items():
         app.router.routes.append(Route(path, endpoint, methods=["POST"]))
     app.add_api_route("/metrics", metrics.exposition, methods=["GET"], include_in_schema=False)
     for get in GETS:
+        if not get.wanted(config):
+            continue
         app.add_api_route(
             get.path, _answer(get, services), methods=["GET", *get.methods], include_in_schema=False
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from renderd.wire.api import ServedModel
 
@@ -15,6 +15,7 @@ class RenderApi(Protocol):
     def completion(self, body: bytes, request_id: str | None) -> bytes: ...
     def tokenize(self, body: bytes) -> bytes: ...
     def detokenize(self, body: bytes) -> bytes: ...
+    def tokenizer_info(self) -> dict[str, Any]: ...
 
 
 class DerenderApi(Protocol):

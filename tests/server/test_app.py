@@ -287,3 +287,11 @@ def test_metrics(client: TestClient, fakes: Fakes) -> None:
         assert any(line.startswith(f"{family}_created") for line in lines)
     for name in ("process_cpu_seconds_total", "python_info", "python_gc_collections_total"):
         assert any(line.startswith(name) for line in lines)
+
+
+def test_tokenizer_info_is_there_by_flag_only(client_of: ClientOf, fakes: Fakes) -> None:
+    assert client_of().get("/tokenizer_info").status_code == 404
+    fakes.render.tokenizer_info = lambda: {"tokenizer_class": "X", "model_max_length": 10**30}  # type: ignore[attr-defined]
+    answer = client_of(enable_tokenizer_info_endpoint=True).get("/tokenizer_info")
+    assert answer.json() == {"tokenizer_class": "X", "model_max_length": 10**30}
+    assert answer.headers["content-type"] == "application/json"
