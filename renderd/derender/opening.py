@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Raw
 
@@ -26,6 +26,7 @@ from renderd.derender.message import text_of
 from renderd.derender.requests import read_chat_request, read_completion_request
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch
+from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.derender import (
     DerenderChatStreamRequest,
     DerenderCompletionStreamRequest,
@@ -36,8 +37,59 @@ from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChunk
 from renderd.wire.state import DerenderStreamState
 
-_CHAT = "body.DerenderChatStreamRequest"
+T = TypeVar("T")
+
 _COMPLETION = "body.DerenderCompletionStreamRequest"
+
+
+class MessageStreamBody(Protocol):
+    """What the streaming bodies of all routes that answer with a message have, besides their request."""
+
+    @property
+    def generate_chunk(self) -> GenerateChunk: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def stream_state(self) -> DerenderStreamState | None: ...
+    @property
+    def prompt_token_ids(self) -> Raw | None: ...
+
+
+@dataclass(frozen=True)
+class MessageRoute(Generic[T]):
+    """How a route that answers with a message reads the request in its bodies.
+
+    Attributes:
+        name: first word of `made_by`.
+        body, field: name of the body's type and of the field in it.
+        read: the request in the field, None if there is none.
+        as_chat: the chat request that asks for the same answer.
+        complete: what else the route remembers of a request, with the number of prompt tokens.
+    """
+
+    name: str
+    body: str
+    field: str
+    read: Callable[[Raw | None, str], T | None]
+    as_chat: Callable[[T], ChatCompletionRequest]
+    complete: Callable[[Setup, Context, T, int], Context] = lambda setup, context, request, tokens: context
+
+    @property
+    def loc(self) -> str:
+        """The dotted place of the request."""
+        return f"body.{self.body}.{self.field}"
+
+    def context(self, setup: Setup, request: T | None, verdict: PromptVerdict, prompt_tokens: int) -> Context:
+        """The compiled request."""
+        if request is None:
+            return setup.chat_context(None, verdict)
+        context = setup.chat_context(self.as_chat(request), verdict)
+        return self.complete(setup, context, request, prompt_tokens)
+
+
+CHAT: MessageRoute[ChatCompletionRequest] = MessageRoute(
+    "chat", "DerenderChatStreamRequest", "chat_request", read_chat_request, lambda request: request
+)
 
 
 @dataclass
@@ -75,24 +127,29 @@ class Opening:
 
     def chat(self, body: DerenderChatStreamRequest) -> Stream:
         """A chat stream at this event."""
-        setup, state = self._setup, body.stream_state
-        made_by = f"chat {setup.parsers}"
+        return self.message(body, CHAT)
+
+    def message(self, body: MessageStreamBody, route: MessageRoute[T]) -> Stream:
+        """A stream of a message at this event, over any of the routes that answer with one."""
+        setup, state, raw = self._setup, body.stream_state, getattr(body, route.field)
+        made_by = f"{route.name} {setup.parsers}"
         if state is not None and state.parser_state is not None:
             model = setup.model_name(body.model)
             memory = read_memory(state.parser_state, made_by)
-            verdict = memory.verdict
+            verdict, prompt_tokens = memory.verdict, memory.prompt_tokens
             context = self._context(
                 memory,
-                body.chat_request,
-                lambda raw: setup.chat_context(read_chat_request(raw, f"{_CHAT}.chat_request"), verdict),
+                raw,
+                lambda raw: route.context(setup, route.read(raw, route.loc), verdict, prompt_tokens),
             )
             self._check_chunk(body.generate_chunk, memory)
             return self._stream(model, state, memory, context)
-        request = read_chat_request(body.chat_request, f"{_CHAT}.chat_request")
-        prompt = _read_prompt(body.prompt_token_ids, _CHAT)
+        request = route.read(raw, route.loc)
+        prompt = _read_prompt(body.prompt_token_ids, f"body.{route.body}")
+        prompt_tokens = len(prompt or ())
         model = setup.model_name(body.model)
         if setup.family is None:
-            context = setup.chat_context(request, "unknown")
+            context = route.context(setup, request, "unknown", prompt_tokens)
             memory = self._begin(made_by, context, "unknown", prompt)
             self._check_chunk(body.generate_chunk, memory)
             _check_plain(state, context)
@@ -101,15 +158,15 @@ class Opening:
             raise bad_request(checks.REQUEST_NEEDED)
         if prompt is None:
             raise bad_request(checks.PROMPT_NEEDED)
-        verdict = setup.prompt_verdict(request, prompt)
-        context = setup.chat_context(request, verdict)
+        verdict = setup.prompt_verdict(route.as_chat(request), prompt)
+        context = route.context(setup, request, verdict, prompt_tokens)
         memory = self._begin(made_by, context, verdict, prompt)
         memory.window = setup.detokenizer(context).seed(prompt)
         state = state or DerenderStreamState()
         history = len(state.output_token_ids)
         self._check_chunk(body.generate_chunk, memory, history)
         if setup.options.replayable or history:
-            given = [body.chat_request, body.prompt_token_ids]
+            given = [raw, body.prompt_token_ids]
             memory.origin = origin_digest(
                 body.generate_chunk.request_id.encode("utf-8", "surrogatepass"),
                 *(bytes(part) if part is not None else b"" for part in given),
