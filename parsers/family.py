@@ -283,7 +283,8 @@ class Family:
             start=part.begin if reasoning and part and part.begin else self._start(tools, form, forced),
             strip=grammar is not None and grammar.strip,
             empty=part is not None and part.empty,
-            counted=(part.start, part.end) if reasoning and part and part.explicit_count else None,
+            counted=_counted(part) if reasoning and part else None,
+            end_counts=part is not None and part.end_counts,
             strip_reasoning=(part is not None and part.strip) or (channels is not None and channels.trims),
             skip=part.skip if part else "",
             lead=part.lead if part else "",
@@ -339,6 +340,13 @@ class Family:
                 regions[part.begin] = replace(regions[part.begin], on_text=first)
             regions["reasoning"] = Region(Text.REASONING, (*again, *over, *calls))
         return regions
+
+
+def _counted(part: ReasoningGrammar) -> tuple[str, ...] | None:
+    """`Table.counted` of a grammar."""
+    if part.counted == "section":
+        return None
+    return (part.start, part.end, *part.other_ends) if part.counted == "marked" else ()
 
 
 def _choice(part: ReasoningGrammar | ToolGrammar | None, kwargs: Mapping[str, Any]) -> str:

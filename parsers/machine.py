@@ -67,8 +67,11 @@ class Machine:
                 self._text(lexeme)
         return self._take()
 
-    def finish(self) -> list[Event]:
-        """The output ended: say what was held back. A second call says nothing."""
+    def finish(self, end_token: bool = False) -> list[Event]:
+        """The output ended: say what was held back. A second call says nothing.
+
+        `end_token`: by a token of its own, which is no part of the text.
+        """
         state = self._state
         if state.finished:
             return []
@@ -77,6 +80,8 @@ class Machine:
         while state.held and state.raw is None and region.text not in (Text.NAME, Text.HEADER):
             self._settle(region)
             region = self._regions[state.region]
+        if end_token and self._table.end_counts:
+            self._count(region, "")
         if state.body is not None:
             self._end_body(region, by_marker=False)
         elif state.raw is not None:

@@ -56,6 +56,8 @@ def _reasoning(name: str, suffix: str, initial: Callable[[Mapping[str, Any]], In
         start=start,
         end=end,
         initial=initial,
+        counted="marked" if name == "hy_v3" else "section",
+        end_counts=True,
         required_tokens=(start, end),
         **{**_V[name], "format": _THINKING},
     )

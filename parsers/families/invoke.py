@@ -76,6 +76,7 @@ STEP3 = ReasoningGrammar(
     names=("step3",),
     end="</think>",
     initial=always_open,
+    end_counts=True,
     required_tokens=("</think>",),
     models="Step 3",
     format="...</think>",

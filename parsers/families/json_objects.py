@@ -71,6 +71,8 @@ ERNIE_REASONING = ReasoningGrammar(
         *(On(marker, "content", as_text=True) for marker in _RESPONSE_ENDS),
     ),
     skip="\n",
+    counted="marked",
+    end_counts=True,
     required_tokens=("<think>", "</think>"),
 )
 

@@ -72,6 +72,7 @@ REASONING = ReasoningGrammar(
     end=_close("think"),
     initial=_initial,
     channels=_CHANNELS,
+    end_counts=True,
     needs_special_tokens=True,
     spaces_between_special_tokens=False,
     models="Kimi K3",

@@ -41,6 +41,7 @@ REASONING = ReasoningGrammar(
     },
     begin="begin",
     empty=True,
+    end_counts=True,
     models="MiniMax M3",
     format="<mm:think> ... </mm:think>",
     signs=(Signs(template=("<mm:think>",)),),

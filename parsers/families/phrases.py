@@ -14,6 +14,7 @@ GRANITE_REASONING = ReasoningGrammar(
     other_ends=_RESPONSES[1:],
     initial=always_closed,
     begin="phrase",
+    counted="none",
     regions={
         "phrase": Region(Text.CONTENT, tuple(On(phrase, "reasoning") for phrase in _THOUGHTS)),
     },
@@ -32,6 +33,7 @@ HUNYUAN_REASONING = ReasoningGrammar(
     other_ends=_ANSWERS[1:],
     initial=always_closed,
     begin="think",
+    counted="none",
     content=tuple(On(marker, "content") for marker in _OVER),
     regions={"think": Region(Text.CONTENT, (On(_THINK, "reasoning"),))},
 )

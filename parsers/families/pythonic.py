@@ -81,6 +81,7 @@ OLMO3_REASONING = ReasoningGrammar(
     start="<think>",
     end="</think>",
     initial=always_open,
+    counted="none",
 )
 
 _START, _END = "<|tool_call_start|>", "<|tool_call_end|>"

@@ -124,6 +124,7 @@ def _reasoning(parser: str, facts: ModelFacts) -> ReasoningGrammar:
         other_starts=starts[1:],
         other_ends=ends[1:],
         initial=_closed,
+        end_counts=True,
         content=(
             *(On(start, "reasoning") for start in starts),
             *_content_ons(_fields(parser, facts), parser),

@@ -140,7 +140,7 @@ class BatchDerenderer:
         detokenizer = setup.detokenizer(context)
         machine = setup.machine(context.parser) if context.parser else None
         decoder = ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine)
-        events = decoder.feed(end.text_ids, tokens_before=0, final=True)
+        events = decoder.feed(end.text_ids, tokens_before=0, final=True, end_token=end.by_token)
         setup.report(events)
         if search.matched is not None:
             return Decoded(events, "stop", search.matched, decoder.reasoning_tokens)

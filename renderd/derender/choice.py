@@ -40,15 +40,18 @@ class ChoiceDecoder:
         """Tokens so far that are reasoning (contract F.2)."""
         return self.machine.reasoning_tokens - self.uncounted if self.machine else 0
 
-    def feed(self, token_ids: Sequence[int], *, tokens_before: int, final: bool) -> list[Event]:
-        """What the next ids say. `tokens_before`: ids fed so far; `final`: there are no more."""
+    def feed(
+        self, token_ids: Sequence[int], *, tokens_before: int, final: bool, end_token: bool = False
+    ) -> list[Event]:
+        """What the next ids say. `tokens_before`: ids fed so far; `final`: there are no more;
+        `end_token`: but for one that is no text."""
         lexemes = self._detokenizer.read(self.window, token_ids)
         lexemes = self.search.feed(lexemes, tokens_before=tokens_before, final=final)
         if self.machine is None:
             return [Content("".join(lexemes))]
         events = self._parse(self.machine, lexemes)
         if final or self.search.matched is not None:
-            events += self.machine.finish()
+            events += self.machine.finish(end_token and self.search.matched is None)
         return events
 
     def _parse(self, machine: Machine, lexemes: list[Lexeme]) -> list[Event]:

@@ -26,10 +26,11 @@ class StopRules(Protocol):
 
 
 class End(NamedTuple):
-    """The ids that are text, and the stop reason to report."""
+    """The ids that are text, the stop reason to report, and whether an id that is no text came last."""
 
     text_ids: Sequence[int]
     stop_reason: int | str | None
+    by_token: bool = False
 
 
 def drop_stop_token(
@@ -56,7 +57,7 @@ def drop_stop_token(
         stopped = last in rules.stop_token_ids or (last in eos_token_ids and not rules.ignore_eos)
         reported = last if stopped else None
     if stopped and not rules.include_stop:
-        return End(token_ids[:-1], reported)
+        return End(token_ids[:-1], reported, by_token=True)
     return End(token_ids, reported)
 
 

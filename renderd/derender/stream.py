@@ -174,7 +174,9 @@ class StreamDerenderer:
             model.eos_token_ids,
         )
         final = choice.finish_reason is not None
-        events = stream.decoder.feed(end.text_ids, tokens_before=memory.tokens, final=final)
+        events = stream.decoder.feed(
+            end.text_ids, tokens_before=memory.tokens, final=final, end_token=end.by_token
+        )
         self._setup.report(events)
         if memory.blank_sent or memory.calls_sent:
             events = _unsent(events, memory)

@@ -228,3 +228,30 @@ def test_tokens_of_a_marker_are_no_reasoning() -> None:
     assert machine.reasoning_tokens == 4  # what was no marker after all is reasoning
     machine.finish()
     assert machine.reasoning_tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("counted", "end_counts", "expected"),
+    [
+        ("section", False, (3, 3)),
+        ("section", True, (4, 4)),
+        ("marked", False, (0, 2)),
+        ("marked", True, (0, 3)),
+        ("none", True, (0, 0)),
+    ],
+)
+def test_which_tokens_count_as_reasoning(counted: Any, end_counts: bool, expected: tuple[int, int]) -> None:
+    family = think(counted=counted, end_counts=end_counts)
+    for lexemes_, tokens in zip((["a", " b", " c"], ["a", Marker("<t>"), "b", "c"]), expected, strict=True):
+        machine = family.start(family.context(TOOLS, "auto", {}, "unknown"), frozenset({"<t>", "</t>"}))
+        machine.feed(lexemes_)
+        machine.finish(end_token=True)
+        assert machine.reasoning_tokens == tokens
+
+
+def test_the_end_token_behind_the_reasoning_does_not_count() -> None:
+    family = think(counted="marked", end_counts=True)
+    machine = family.start(family.context(TOOLS, "auto", {}, "unknown"), frozenset({"<t>", "</t>"}))
+    machine.feed([Marker("<t>"), "a", Marker("</t>"), "b"])
+    machine.finish(end_token=True)
+    assert machine.reasoning_tokens == 1
