@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from renderd.conformance.assemble import Assembly
+from renderd.conformance.formats import assembly, said
 from renderd.conformance.paths import ABSENT
 
 REFERENCE = "vllm-0.33.0"
@@ -20,8 +20,9 @@ Json = dict[str, Any]
 class Case(msgspec.Struct):
     """One request with the output it gets. Its id is `server/name`, in recordings and divergences too.
 
-    `api` is "chat", "completion", or "http": a request to any route, given as it goes over the wire. `output`
-    is what the engine was made to generate, None where the render route alone is asked.
+    `api` is "chat", "completion", "messages", "responses", or "http": a request to any route, given as it
+    goes over the wire. `output` is what the engine was made to generate, None where the render route alone is
+    asked.
     """
 
     id: str
@@ -101,10 +102,7 @@ class Recording(msgspec.Struct):
 
 def assembled(events: list[Json]) -> Json:
     """The answer that recorded chunks amount to. Derender's may be `{chunk, stream_state}`."""
-    assembly = Assembly()
-    for event in events:
-        assembly.add(event.get("chunk", event))
-    return assembly.answer()
+    return assembly(said(events)).answer()
 
 
 def sse_events(text: str) -> list[Json]:

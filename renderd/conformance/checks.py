@@ -94,7 +94,13 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
             yield Finding(f"header {name}: recorded {want!r}, got {got!r}")
 
 
-ROUTES = {"chat": "chat/completions", "completion": "completions"}
+ROUTES = {
+    "chat": "chat/completions",
+    "completion": "completions",
+    "messages": "messages",
+    "responses": "responses",
+}
+"""Of each API, the part of its paths between /v1/ and /render."""
 
 
 def parsed(answer: Answer) -> Any:

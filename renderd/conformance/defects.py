@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance.assemble import outline
 from renderd.conformance.cases import Case, Recording
+from renderd.conformance.formats import outline
 from renderd.conformance.paths import ABSENT, Path, get, show
 
 
@@ -62,6 +62,7 @@ Check = Callable[[Evidence], str | None]
 
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]{3,}\]")
+_MARKUP_BEGINS = re.compile(r"<[^<>\s]|\[[A-Z_]{3,}\]")
 _ELSEWHERE = "it says nothing of this place"
 
 
@@ -316,6 +317,18 @@ def cut_concealed(evidence: Evidence) -> str | None:
     return "the recorded text is not ours with an end that the output does not have"
 
 
+def cut_call_as_text(evidence: Evidence) -> str | None:
+    choice = evidence.recorded_choice()
+    content = get(choice, ("message", "content"))
+    if choice.get("finish_reason") != "length" or not isinstance(content, str) or not content.strip():
+        return "the output was not cut, or no content was recorded"
+    cut_off = content if get(choice, ("message", "tool_calls")) else evidence.output
+    named = any(tool in content for tool in _tools(evidence))
+    if named and _MARKUP_BEGINS.search(content) and cut_off.endswith(content):
+        return None
+    return "the recorded content is no call that was cut off"
+
+
 def server_error(evidence: Evidence) -> str | None:
     status = evidence.view.get("status") if evidence.where == "error" else 200
     return None if status >= 500 else f"the recorded status is {status}"
@@ -352,6 +365,7 @@ DEFECTS: dict[str, Check] = {
     "reasoning_miscounted": reasoning_miscounted,
     "end_token_as_reason": end_token_as_reason,
     "cut_concealed": cut_concealed,
+    "cut_call_as_text": cut_call_as_text,
     "server_error": server_error,
 }
 """By the name that `defect` in divergences.toml gives them; that file's header says what each means."""

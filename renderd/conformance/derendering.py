@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from renderd.conformance import chunking, eagerness
-from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
 from renderd.conformance.checks import ROUTES, Finding, Judge, Server, brief, parsed
 from renderd.conformance.client import Answer
 from renderd.conformance.compare import differences
 from renderd.conformance.defects import UNKNOWN
+from renderd.conformance.formats import Assembler, assembly, is_answer, outline
 from renderd.conformance.paths import show
 from renderd.conformance.rules import BATCH, hop_rules, stream_rules
 
@@ -29,10 +29,16 @@ _CREATED = re.compile(rb'"created":\s*\d+')
 
 
 class StreamAnswer(msgspec.Struct):
-    """What streaming derender answers (contract E.6). The state is the server's business."""
+    """What streaming derender answers (contract E.6): a chunk, or events. The state is the server's own."""
 
-    chunk: Json
     stream_state: msgspec.Raw
+    chunk: Json | None = None
+    events: list[Json] = []
+
+    @property
+    def said(self) -> list[Json]:
+        """The chunk, or the events."""
+        return self.events if self.chunk is None else [self.chunk]
 
 
 _decode_answer = msgspec.json.Decoder(StreamAnswer).decode
@@ -53,7 +59,8 @@ class Derendering:
         self._server = server
         self._judge = judge
         self._recording = recording
-        self._chat = case.api == "chat"
+        self._api = case.api
+        self._single = case.api != "completion"
         self._case_id = case.id
         self._path = f"/v1/{ROUTES[case.api]}/derender"
         self._random = random.Random(case.id)
@@ -68,11 +75,11 @@ class Derendering:
         """Findings by check. OSError when the server cannot be reached."""
         batch = self._batch()
         generate = self._recording.generate
-        if not self._chat:
+        if not self._single:
             if len(generate) > 1:
                 return self._found  # each prompt has a stream of its own: the single ones show all there is
             generate = generate[0]
-        own = outline(batch) if "choices" in batch else UNKNOWN
+        own = outline(batch) if is_answer(batch) else UNKNOWN
         self._streams(generate, own)
         return self._found
 
@@ -83,7 +90,7 @@ class Derendering:
         recording = self._recording
         ids = recording.prompt_token_ids
         body: Json = {"model": self._model, "prompt_token_ids": ids, self._request_key: self._request}
-        if self._chat:
+        if self._single:
             body |= {"generate_response": recording.generate, "prompt_tokens": len(ids)}
             wanted_id = recording.generate["request_id"]
         else:
@@ -104,7 +111,7 @@ class Derendering:
 
     @property
     def _request_key(self) -> str:
-        return "chat_request" if self._chat else "completion_request"
+        return f"{self._api}_request"
 
     def _streams(self, generate: Json, own: Any) -> None:
         for check in ("stream", "order"):
@@ -127,14 +134,14 @@ class Derendering:
             if own is not UNKNOWN:
                 self._add("stream", [Finding(f"as the engine streamed it: {refused}")])
             return
-        assembly = _assembly(chunks)
-        self._add("coupled", self._judge.compare("stream", assembly.answer(), self._recorded_rules, own))
-        theirs = eagerness.recorded(self._recording.stream) if self._chat else None
+        made = assembly(chunks)
+        self._add("coupled", self._judge.compare("stream", made.answer(), self._recorded_rules, own))
+        theirs = eagerness.recorded(self._recording.stream) if self._api == "chat" else None
         if theirs is not None:
             ours = eagerness.own(events, chunks)
             late = eagerness.late(self._case_id, theirs, ours)
             self._add("eager", [Finding(sentence, declared) for sentence, declared in late])
-        self._judge_stream(assembly, own, "as the engine streamed it")
+        self._judge_stream(made, own, "as the engine streamed it")
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
         """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
@@ -145,16 +152,16 @@ class Derendering:
         positions = range(len(generate["choices"]))
         events = [event for at in positions for event in chunking.events(generate, at, size)]
         try:
-            assembly = _assembly(self._stream([*events, chunking.usage_event(generate)], call))
+            made = assembly(self._stream([*events, chunking.usage_event(generate)], call))
         except StreamRefused as refused:
             if own is not UNKNOWN:
                 self._add("stream", [Finding(f"{name}: {refused}")])
             return
-        self._judge_stream(assembly, own, name)
+        self._judge_stream(made, own, name)
 
-    def _judge_stream(self, assembly: Assembly, own: Any, name: str) -> None:
-        got = assembly.answer()
-        self._add("order", [Finding(f"{name}: {fault}") for fault in assembly.faults])
+    def _judge_stream(self, made: Assembler, own: Any, name: str) -> None:
+        got = made.answer()
+        self._add("order", [Finding(f"{name}: {fault}") for fault in made.faults])
         if own is UNKNOWN:
             self._add("stream", [Finding(f"{name}: the batch call of the same answer failed")])
             return
@@ -202,8 +209,8 @@ class Derendering:
         """The chunks that events make, one call each, a state per choice. StreamRefused when a call fails."""
         states = states if states is not None else {}
         ids = self._recording.prompt_token_ids
-        ids = ids if self._chat else ids[0]
-        chunks = []
+        ids = ids if self._single else ids[0]
+        chunks: list[Json] = []
         for event in events:
             answer = call(
                 {
@@ -217,7 +224,7 @@ class Derendering:
                 }
             )
             states[_index(event)] = answer.stream_state
-            chunks.append(answer.chunk)
+            chunks += answer.said
         return chunks
 
     def _call(self, body: Json) -> StreamAnswer:
@@ -248,13 +255,6 @@ class Derendering:
         if answer.status != 200:
             raise StreamRefused(answer)
         return _decode_answer(answer.body)
-
-
-def _assembly(chunks: list[Json]) -> Assembly:
-    assembly = Assembly()
-    for chunk in chunks:
-        assembly.add(chunk)
-    return assembly
 
 
 def _index(event: Json) -> int:

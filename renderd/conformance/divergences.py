@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from renderd.conformance.assemble import outline
 from renderd.conformance.cases import Case, Recording
 from renderd.conformance.compare import Difference, identifier
 from renderd.conformance.defects import DEFECTS, UNKNOWN, Evidence, superset
+from renderd.conformance.formats import outline
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 
 Where = Literal["batch", "stream", "render", "http", "error"]

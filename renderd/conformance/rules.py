@@ -22,6 +22,9 @@ _LOGPROBS: dict[str, Rule] = {
     f"choices[*].logprobs.content[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")
 }
 
+_MESSAGES: dict[str, Rule] = {"content[*].id": call_id, "content[*].signature": identifier}
+"""Of the messages API: random ids, and signatures that nobody can check."""
+
 RENDER = Rules(
     {
         "request_id": identifier,
@@ -41,6 +44,7 @@ BATCH = Rules(
         "created": timestamp,
         "choices[*].message.tool_calls[*].id": call_id,
         **_LOGPROBS,
+        **_MESSAGES,
     },
     absent_is_null=True,
 )
@@ -50,6 +54,7 @@ _STREAM: dict[str, Rule] = {
     "choices[*].message.reasoning": text,
     "choices[*].message.tool_calls[*].id": call_id,
     **_LOGPROBS,
+    **_MESSAGES,
 }
 
 
