@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import UNSET
 
@@ -13,13 +13,29 @@ from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.ids import CallIds
 from renderd.derender.message import finish_reason_of, message_of, text_of
-from renderd.derender.requests import read_chat_request, read_completion_request
+from renderd.derender.requests import read_completion_request
+from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch, drop_stop_token
 from renderd.wire.answers import ChatChoice, ChatCompletion, Completion, CompletionChoice
 from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChoice, GenerateResponse, GenerateUsage
+
+T = TypeVar("T")
+
+
+class MessageBody(Protocol):
+    """What the batch bodies of all routes that answer with a message have, besides their request."""
+
+    @property
+    def generate_response(self) -> GenerateResponse: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def prompt_tokens(self) -> int | None: ...
+    @property
+    def prompt_token_ids(self) -> list[int] | None: ...
 
 
 class Decoded(NamedTuple):
@@ -40,22 +56,10 @@ class BatchDerenderer:
     def chat(self, body: DerenderChatRequest) -> ChatCompletion:
         """The chat.completion of a finished answer."""
         setup, response = self._setup, body.generate_response
-        request = read_chat_request(body.chat_request, "body.DerenderChatRequest.chat_request")
-        model = setup.model_name(body.model)
-        checks.check_response(setup, response, body.prompt_token_ids)
-        if setup.family is not None and request is None:
-            raise bad_request(checks.REQUEST_NEEDED)
-        for choice in response.choices:
-            if not choice.token_ids:
-                raise bad_request(f"choice {choice.index} has empty or null token_ids")
-        known = response.prompt_token_ids
-        known = body.prompt_token_ids if known is None else known
-        verdict = setup.prompt_verdict(request, known) if request else "unknown"
-        context = setup.chat_context(request, verdict)
-        seed = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
+        model, context, seed = self._open(body, CHAT)
         choices, reasoning_tokens = [], 0
         for choice in response.choices:
-            decoded = self._decode(choice, context, seed or ())
+            decoded = self._decode(choice, context, seed)
             reasoning_tokens += decoded.reasoning_tokens
             choices.append(self._chat_choice(choice, decoded, context, response.request_id))
         usage = _usage(body.prompt_tokens or 0, [response])
@@ -72,6 +76,25 @@ class BatchDerenderer:
             kv_transfer_params=response.kv_transfer_params,
             metrics=response.metrics,
         )
+
+    def _open(self, body: MessageBody, route: MessageRoute[T]) -> tuple[str, Context, Sequence[int]]:
+        """What the answer calls the model, the compiled request, and the ids that come before the output."""
+        setup, response = self._setup, body.generate_response
+        request = route.request(body, stream=False)
+        model = setup.model_name(body.model)
+        checks.check_response(setup, response, body.prompt_token_ids)
+        if setup.family is not None and request is None:
+            raise bad_request(checks.request_needed(route.field))
+        for choice in response.choices:
+            if not choice.token_ids:
+                raise bad_request(f"choice {choice.index} has empty or null token_ids")
+        known = response.prompt_token_ids
+        known = body.prompt_token_ids if known is None else known
+        verdict = setup.prompt_verdict(route.as_chat(request), known) if request is not None else "unknown"
+        prompt_tokens = len(known or ()) if body.prompt_tokens is None else body.prompt_tokens
+        context = route.context(setup, request, verdict, prompt_tokens)
+        seed = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
+        return model, context, seed or ()
 
     def completion(self, body: DerenderCompletionRequest) -> Completion:
         """The text_completion of finished answers, one a prompt."""

@@ -8,15 +8,19 @@ from renderd.derender.setup import Setup
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChoice, GenerateResponse
 
-REQUEST_NEEDED = (
-    "chat_request is required when a tool or reasoning parser is configured because plain detokenization "
-    "would leak raw parser markup into content."
-)
 PROMPT_NEEDED = (
     "prompt_token_ids is required when a tool or reasoning parser is configured. Without it parse_delta "
     "cannot tell whether the prompt left reasoning open (e.g. a chat template that pre-opens <think>) and "
     "would misclassify reasoning content as plain content."
 )
+
+
+def request_needed(field: str) -> str:
+    """The body's `field` is missing."""
+    return (
+        f"{field} is required when a tool or reasoning parser is configured because plain detokenization "
+        "would leak raw parser markup into content."
+    )
 
 
 def check_response(setup: Setup, response: GenerateResponse, prompt_token_ids: Sequence[int] | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
 
@@ -23,10 +23,10 @@ from renderd.derender.memory import (
     travels,
 )
 from renderd.derender.message import text_of
-from renderd.derender.requests import read_chat_request, read_completion_request
+from renderd.derender.requests import read_completion_request
+from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch
-from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.derender import (
     DerenderChatStreamRequest,
     DerenderCompletionStreamRequest,
@@ -53,43 +53,6 @@ class MessageStreamBody(Protocol):
     def stream_state(self) -> DerenderStreamState | None: ...
     @property
     def prompt_token_ids(self) -> Raw | None: ...
-
-
-@dataclass(frozen=True)
-class MessageRoute(Generic[T]):
-    """How a route that answers with a message reads the request in its bodies.
-
-    Attributes:
-        name: first word of `made_by`.
-        body, field: name of the body's type and of the field in it.
-        read: the request in the field, None if there is none.
-        as_chat: the chat request that asks for the same answer.
-        complete: what else the route remembers of a request, with the number of prompt tokens.
-    """
-
-    name: str
-    body: str
-    field: str
-    read: Callable[[Raw | None, str], T | None]
-    as_chat: Callable[[T], ChatCompletionRequest]
-    complete: Callable[[Setup, Context, T, int], Context] = lambda setup, context, request, tokens: context
-
-    @property
-    def loc(self) -> str:
-        """The dotted place of the request."""
-        return f"body.{self.body}.{self.field}"
-
-    def context(self, setup: Setup, request: T | None, verdict: PromptVerdict, prompt_tokens: int) -> Context:
-        """The compiled request."""
-        if request is None:
-            return setup.chat_context(None, verdict)
-        context = setup.chat_context(self.as_chat(request), verdict)
-        return self.complete(setup, context, request, prompt_tokens)
-
-
-CHAT: MessageRoute[ChatCompletionRequest] = MessageRoute(
-    "chat", "DerenderChatStreamRequest", "chat_request", read_chat_request, lambda request: request
-)
 
 
 @dataclass
@@ -132,7 +95,7 @@ class Opening:
     def message(self, body: MessageStreamBody, route: MessageRoute[T]) -> Stream:
         """A stream of a message at this event, over any of the routes that answer with one."""
         setup, state, raw = self._setup, body.stream_state, getattr(body, route.field)
-        made_by = f"{route.name} {setup.parsers}"
+        made_by = f"{route.api.lower()} {setup.parsers}"
         if state is not None and state.parser_state is not None:
             model = setup.model_name(body.model)
             memory = read_memory(state.parser_state, made_by)
@@ -140,12 +103,12 @@ class Opening:
             context = self._context(
                 memory,
                 raw,
-                lambda raw: route.context(setup, route.read(raw, route.loc), verdict, prompt_tokens),
+                lambda raw: route.context(setup, route.request(body, stream=True), verdict, prompt_tokens),
             )
             self._check_chunk(body.generate_chunk, memory)
             return self._stream(model, state, memory, context)
-        request = route.read(raw, route.loc)
-        prompt = _read_prompt(body.prompt_token_ids, f"body.{route.body}")
+        request = route.request(body, stream=True)
+        prompt = _read_prompt(body.prompt_token_ids, route.body(stream=True))
         prompt_tokens = len(prompt or ())
         model = setup.model_name(body.model)
         if setup.family is None:
@@ -155,7 +118,7 @@ class Opening:
             _check_plain(state, context)
             return self._plain(model, state, memory, context, prompt, body.generate_chunk)
         if request is None:
-            raise bad_request(checks.REQUEST_NEEDED)
+            raise bad_request(checks.request_needed(route.field))
         if prompt is None:
             raise bad_request(checks.PROMPT_NEEDED)
         verdict = setup.prompt_verdict(route.as_chat(request), prompt)

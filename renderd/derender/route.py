@@ -1,0 +1,56 @@
+"""The routes that answer with a message: how their bodies carry the request, and what else they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from msgspec import Raw
+
+from parsers import PromptVerdict
+from renderd.derender.context import Context
+from renderd.derender.requests import read_chat_request
+from renderd.derender.setup import Setup
+from renderd.wire.chat import ChatCompletionRequest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MessageRoute(Generic[T]):
+    """How a route that answers with a message reads the request in its bodies.
+
+    Attributes:
+        api: as the names of its bodies have it.
+        field: of the bodies, that holds the request.
+        read: the request in the field, None if there is none.
+        as_chat: the chat request that asks for the same answer.
+        complete: what else the route remembers of a request, with the number of prompt tokens.
+    """
+
+    api: str
+    field: str
+    read: Callable[[Raw | None, str], T | None]
+    as_chat: Callable[[T], ChatCompletionRequest]
+    complete: Callable[[Setup, Context, T, int], Context] = lambda setup, context, request, tokens: context
+
+    def body(self, stream: bool) -> str:
+        """The dotted place of a body."""
+        return f"body.Derender{self.api}{'Stream' if stream else ''}Request"
+
+    def request(self, body: object, stream: bool) -> T | None:
+        """The request in a body, decoded. Raises ApiError 400."""
+        return self.read(getattr(body, self.field), f"{self.body(stream)}.{self.field}")
+
+    def context(self, setup: Setup, request: T | None, verdict: PromptVerdict, prompt_tokens: int) -> Context:
+        """The compiled request."""
+        if request is None:
+            return setup.chat_context(None, verdict)
+        context = setup.chat_context(self.as_chat(request), verdict)
+        return self.complete(setup, context, request, prompt_tokens)
+
+
+CHAT: MessageRoute[ChatCompletionRequest] = MessageRoute(
+    "Chat", "chat_request", read_chat_request, lambda request: request
+)
