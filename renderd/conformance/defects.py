@@ -154,7 +154,7 @@ def _differ(left: Any, right: Any) -> bool:
 def stream_differs_from_batch(evidence: Evidence) -> str | None:
     batch = evidence.recording.view("batch")
     stream = evidence.recording.view("stream")
-    if batch is ABSENT or stream is ABSENT:
+    if any(view is ABSENT or "status" in view for view in (batch, stream)):
         return "batch and stream were not both recorded"
     left, right = get(outline(batch), evidence.path), get(stream, evidence.path)
     return None if _differ(left, right) else f"batch and stream both say {left!r}"
@@ -322,9 +322,8 @@ def cut_call_as_text(evidence: Evidence) -> str | None:
     content = get(choice, ("message", "content"))
     if choice.get("finish_reason") != "length" or not isinstance(content, str) or not content.strip():
         return "the output was not cut, or no content was recorded"
-    cut_off = content if get(choice, ("message", "tool_calls")) else evidence.output
     named = any(tool in content for tool in _tools(evidence))
-    if named and _MARKUP_BEGINS.search(content) and cut_off.endswith(content):
+    if named and _MARKUP_BEGINS.search(content) and evidence.output.endswith(content):
         return None
     return "the recorded content is no call that was cut off"
 

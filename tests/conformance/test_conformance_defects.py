@@ -95,6 +95,11 @@ SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning=None))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa"}'), '{"x": "Pa')),
+    ("cut_call_as_text", evidence(CONTENT, '<call>get{"x', choice("length", content='<call>get{"x'))),
+    (
+        "cut_call_as_text",
+        evidence(CONTENT, "<a>get{}</a><a>get{", choice("length", content="<a>get{", tool_calls=calls("{}"))),
+    ),
     ("server_error", evidence("status", "", {"status": 500}, 400, "error")),
 ]
 NOT_SHOWN = [
@@ -132,6 +137,9 @@ NOT_SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning="hm"))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice(content='{"x": "Pa"}'), '{"x": "Pa')),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa'), '{"x": "')),
+    ("cut_call_as_text", evidence(CONTENT, "<call>get{", choice("stop", content="<call>get{"))),
+    ("cut_call_as_text", evidence(CONTENT, "<call>got{", choice("length", content="<call>got{"))),
+    ("cut_call_as_text", evidence(CONTENT, "", choice("length", content=None))),
     ("server_error", evidence("status", "", {"status": 400}, 200, "error")),
     ("batch_differs_from_stream", evidence(CONTENT, "", choice(content="a"), "b")),
 ]
