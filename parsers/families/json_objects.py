@@ -56,6 +56,7 @@ ERNIE = ToolGrammar(
     forced="json",
 )
 
+_RESPONSES = tuple("\n" * lines + "<response>" + end for lines in (3, 2, 1, 0) for end in ("\n", ""))
 _RESPONSE_ENDS = ("\n</response>\n", "\n</response>", "</response>\n", "</response>")
 
 ERNIE_REASONING = ReasoningGrammar(
@@ -66,11 +67,7 @@ ERNIE_REASONING = ReasoningGrammar(
     start="<think>",
     end="</think>",
     initial=always_open,
-    content=(
-        On("<response>", "content", as_text=True),
-        *(On(marker, "content", as_text=True) for marker in _RESPONSE_ENDS),
-    ),
-    skip="\n",
+    content=tuple(On(marker, "content", as_text=True) for marker in (*_RESPONSES, *_RESPONSE_ENDS)),
     counted="marked",
     end_counts=True,
     required_tokens=("<think>", "</think>"),

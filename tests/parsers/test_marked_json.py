@@ -176,6 +176,7 @@ HERE, HERES = "Here is my thought process:", "Here's my thought process:"
         ("ernie45", "ernie45", "r</think>\n<response>\na</response>", "r", "a", []),
         ("ernie45", "ernie45", f"<think>r</think>\n\n<tool_call>{IDLE}</tool_call>\n", "r", None, [PING]),
         ("ernie45", "ernie45", "no end", "no end", None, []),
+        ("ernie45", "ernie45", "r</think>\n\nno tags", "r", "\n\nno tags", []),
         ("deepseek_r1", "xlam", f"r</think>{BOTH}", "r", None, [PARIS, PING]),
     ],
 )
