@@ -56,10 +56,10 @@ class BatchDerenderer:
     def chat(self, body: DerenderChatRequest) -> ChatCompletion:
         """The chat.completion of a finished answer."""
         setup, response = self._setup, body.generate_response
-        model, context, seed = self._open(body, CHAT)
+        model, context, seed = self.open(body, CHAT)
         choices, reasoning_tokens = [], 0
         for choice in response.choices:
-            decoded = self._decode(choice, context, seed)
+            decoded = self.decode(choice, context, seed)
             reasoning_tokens += decoded.reasoning_tokens
             choices.append(self._chat_choice(choice, decoded, context, response.request_id))
         usage = _usage(body.prompt_tokens or 0, [response])
@@ -77,7 +77,7 @@ class BatchDerenderer:
             metrics=response.metrics,
         )
 
-    def _open(self, body: MessageBody, route: MessageRoute[T]) -> tuple[str, Context, Sequence[int]]:
+    def open(self, body: MessageBody, route: MessageRoute[T]) -> tuple[str, Context, Sequence[int]]:
         """What the answer calls the model, the compiled request, and the ids that come before the output."""
         setup, response = self._setup, body.generate_response
         request = route.request(body, stream=False)
@@ -111,7 +111,7 @@ class BatchDerenderer:
             echo = echoes[number] if number < len(echoes) else ""
             seed = prompt if prompt is not None else response.prompt_token_ids
             for choice in response.choices:
-                decoded = self._decode(choice, context, seed or ())
+                decoded = self.decode(choice, context, seed or ())
                 shown = self._completion_choice(choice, decoded, context, len(choices))
                 shown.text = echo + shown.text
                 shown.prompt_token_ids = response.prompt_token_ids if context.return_token_ids else None
@@ -146,7 +146,8 @@ class BatchDerenderer:
                         f"choice {choice.index} in response {response.request_id} has empty or null token_ids"
                     )
 
-    def _decode(self, choice: GenerateChoice, context: Context, seed: Sequence[int]) -> Decoded:
+    def decode(self, choice: GenerateChoice, context: Context, seed: Sequence[int]) -> Decoded:
+        """Read a choice."""
         setup = self._setup
         reason = choice.finish_reason or "stop"  # a finished answer without a reason has stopped
         end = drop_stop_token(

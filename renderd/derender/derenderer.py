@@ -10,14 +10,17 @@ import msgspec
 
 from parsers import Family
 from renderd.derender.batch import BatchDerenderer
+from renderd.derender.messages import MessagesDerenderer, Reader, unread
 from renderd.derender.setup import AnomalyCallback, DerenderOptions, Setup
 from renderd.derender.stream import StreamDerenderer
 from renderd.model import Model
 from renderd.wire.derender import (
     DerenderChatRequest,
     DerenderCompletionRequest,
+    DerenderMessagesRequest,
     decode_chat,
     decode_completion,
+    decode_messages,
 )
 from renderd.wire.errors import bad_request
 
@@ -30,7 +33,8 @@ class Derenderer:
     """Turns a tokens-only engine's answers into OpenAI answers. Safe to call from several threads.
 
     `family` is None when no parser is configured. `on_anomaly` is told the kind and the number of characters
-    of output that belongs to no part of a message. `clock` gives Unix time in seconds.
+    of output that belongs to no part of a message. `clock` gives Unix time in seconds. `read_messages` reads
+    requests of the messages API; without it there are none.
     """
 
     def __init__(
@@ -40,10 +44,12 @@ class Derenderer:
         options: DerenderOptions,
         on_anomaly: AnomalyCallback | None = None,
         clock: Callable[[], float] = time.time,
+        read_messages: Reader | None = None,
     ) -> None:
         setup = Setup(model, family, options, on_anomaly, clock)
         self._batch = BatchDerenderer(setup)
         self._stream = StreamDerenderer(setup)
+        self._messages = MessagesDerenderer(self._batch, self._stream, read_messages or unread)
 
     def chat(self, body: bytes) -> bytes:
         """`/v1/chat/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
@@ -58,6 +64,13 @@ class Derenderer:
         if isinstance(request, DerenderCompletionRequest):
             return _answer(self._batch.completion, request)
         return _answer(self._stream.completion, request)
+
+    def messages(self, body: bytes) -> bytes:
+        """`/v1/messages/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
+        request = decode_messages(body)
+        if isinstance(request, DerenderMessagesRequest):
+            return _answer(self._messages.batch, request)
+        return _answer(self._messages.stream, request)
 
 
 def _answer(derender: Callable[[T], msgspec.Struct], request: T) -> bytes:

@@ -45,6 +45,7 @@ class Memory(msgspec.Struct, array_like=True):
         calls_sent: calls whose start vLLM sent.
         blank_sent: blank content that vLLM sent and that the parser has still to say.
         origin: digest of request and prompt where snapshots are kept, else empty.
+        answer: what a route keeps of the answer besides.
     """
 
     made_by: str
@@ -63,6 +64,7 @@ class Memory(msgspec.Struct, array_like=True):
     calls_sent: int = 0
     blank_sent: str = ""
     origin: bytes = b""
+    answer: Any = None
 
     def save(self, decoder: ChoiceDecoder) -> None:
         """Note where a decoder is."""

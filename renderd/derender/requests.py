@@ -14,13 +14,14 @@ from renderd.wire.derender import decode_field
 
 def read_chat_request(value: Raw | None, loc: str) -> ChatCompletionRequest | None:
     """The embedded chat request, None if there is none. Raises ApiError 400 below the dotted place `loc`."""
-    return None if value is None else decode_chat_request(_object(value, loc), loc)
+    return None if value is None else decode_chat_request(read_object(value, loc), loc)
 
 
 def read_completion_request(value: Raw | None, loc: str) -> CompletionRequest | None:
     """The embedded completion request, None if there is none. Raises ApiError 400 below `loc`."""
-    return None if value is None else decode_completion_request(_object(value, loc), loc)
+    return None if value is None else decode_completion_request(read_object(value, loc), loc)
 
 
-def _object(value: Raw, loc: str) -> dict[str, Any]:
+def read_object(value: Raw, loc: str) -> dict[str, Any]:
+    """The embedded object. Raises ApiError 400 below `loc`."""
     return expect_object(decode_field(value, Any, loc), loc)

@@ -52,20 +52,20 @@ class StreamDerenderer:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._opening = Opening(setup)
+        self.opening = Opening(setup)
 
     def chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
         """The chunk for an event of a chat stream, and the state to bring with the next."""
         given = body.stream_state is not None
-        return _guarded(given, "derender failed", lambda: self._chat(body))
+        return guarded(given, "derender failed", lambda: self._chat(body))
 
     def completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
         """The chunk for an event of a completion stream, and the state to bring with the next."""
         given = body.stream_state is not None
-        return _guarded(given, "detokenization failed", lambda: self._completion(body))
+        return guarded(given, "detokenization failed", lambda: self._completion(body))
 
     def _chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
-        stream, chunk = self._opening.chat(body), body.generate_chunk
+        stream, chunk = self.opening.chat(body), body.generate_chunk
         # An engine that knows no stop strings runs on behind one: nothing comes after the finish.
         news = [] if stream.memory.ended else chunk.choices
         choices = [self._chat_choice(stream, choice, chunk.request_id) for choice in news]
@@ -83,12 +83,12 @@ class StreamDerenderer:
                 prompt_token_ids=chunk.prompt_token_ids if context.return_token_ids else None,
                 metrics=chunk.metrics,
             ),
-            self._opening.close(stream),
+            self.opening.close(stream),
         )
 
     def _chat_choice(self, stream: Stream, choice: GenerateChunkChoice, request_id: str) -> ChatChunkChoice:
         state, context = stream.state, stream.context
-        news = self._advance(stream, choice)
+        news = self.advance(stream, choice)
         ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids, context.nine)
         delta = delta_of([*stream.missed, *news.events], context, ids)
         if not state.role_sent:
@@ -114,11 +114,11 @@ class StreamDerenderer:
             stop_reason=news.stop_reason,
             token_ids=choice.token_ids if context.return_token_ids and shown else None,
         )
-        self._save(stream, choice, news)
+        self.save(stream, choice)
         return answer
 
     def _completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
-        stream, chunk = self._opening.completion(body), body.generate_chunk
+        stream, chunk = self.opening.completion(body), body.generate_chunk
         news = [] if stream.memory.ended else chunk.choices
         choices = [self._completion_choice(stream, choice, chunk) for choice in news]
         return CompletionStreamAnswer(
@@ -130,14 +130,14 @@ class StreamDerenderer:
                 usage=_usage(chunk, body.prompt_tokens),
                 metrics=chunk.metrics,
             ),
-            self._opening.close(stream),
+            self.opening.close(stream),
         )
 
     def _completion_choice(
         self, stream: Stream, choice: GenerateChunkChoice, chunk: GenerateChunk
     ) -> CompletionChunkChoice:
         state, context = stream.state, stream.context
-        news = self._advance(stream, choice)
+        news = self.advance(stream, choice)
         text = text_of(news.events)
         logprobs = self._setup.logprobs.completion(
             choice.logprobs,
@@ -159,10 +159,10 @@ class StreamDerenderer:
             prompt_token_ids=chunk.prompt_token_ids if shown else None,
             token_ids=choice.token_ids if shown else None,
         )
-        self._save(stream, choice, news)
+        self.save(stream, choice)
         return answer
 
-    def _advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
+    def advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
         """Read the event's ids and note in the memory how far the answer is."""
         memory, context, model = stream.memory, stream.context, self._setup.model
         end = drop_stop_token(
@@ -189,7 +189,7 @@ class StreamDerenderer:
         return News(events, choice.finish_reason, end.stop_reason)
 
     @staticmethod
-    def _save(stream: Stream, choice: GenerateChunkChoice, news: News) -> None:
+    def save(stream: Stream, choice: GenerateChunkChoice) -> None:
         """Complete the state for the next call."""
         state, memory, ids = stream.state, stream.memory, choice.token_ids or []
         state.logprob_context_token_ids = [*state.logprob_context_token_ids, *ids][-CONTEXT_TOKENS:]
@@ -218,7 +218,7 @@ def _unsent(events: Sequence[Event], memory: Memory) -> list[Event]:
     return news
 
 
-def _guarded(given: bool, failure: str, answer: Callable[[], T]) -> T:
+def guarded(given: bool, failure: str, answer: Callable[[], T]) -> T:
     """`answer()`. A state is the client's: whatever goes wrong with one that was given is a 400."""
     try:
         return answer()

@@ -13,3 +13,4 @@ class RenderOptions:
     exclude_tools_when_tool_choice_none: bool = False
     tool_strict_level: Literal["auto", "function", "parameter"] | None = None
     trust_request_mm_kwargs: bool = False
+    anthropic_disabled_thinking_effort: str = "auto"

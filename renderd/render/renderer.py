@@ -10,6 +10,7 @@ from parsers import Family
 from renderd.model import Model
 from renderd.render.chat import Server, render_chat
 from renderd.render.completion import render_completion
+from renderd.render.messages import MessagesReader
 from renderd.render.options import RenderOptions
 from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
 from renderd.wire.chat import decode_chat_request
@@ -40,6 +41,7 @@ class Renderer:
     def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
         self._server = Server(model, family, options, marker_ids)
+        self.messages_reader = MessagesReader(self._server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
@@ -50,6 +52,11 @@ class Renderer:
         """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
         request = decode_completion_request(parse_object(body))
         return _encode(render_completion(self._server.model, request, request_id))
+
+    def messages(self, body: bytes, request_id: str | None) -> bytes:
+        """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
+        request = self.messages_reader.read(parse_object(body))
+        return _encode(render_chat(self._server, request, request_id))
 
     def tokenize(self, body: bytes) -> bytes:
         """`/tokenize`."""

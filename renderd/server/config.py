@@ -58,6 +58,7 @@ class ServerConfig:
     default_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     reasoning_effort_map: dict[str, str] = field(default_factory=dict)
     exclude_tools_when_tool_choice_none: bool = False
+    anthropic_disabled_thinking_effort: str = "auto"
 
     # parsing
     enable_auto_tool_choice: bool = False

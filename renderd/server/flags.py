@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from renderd.model.template_kwargs import EFFORTS
 from renderd.server import arguments
 from renderd.server.config import ServerConfig
 
@@ -172,6 +173,12 @@ def _template_flags(group: _Group) -> None:
         type=arguments.json_object,
         action=arguments.JsonObject,
         help="rewrite a request's reasoning effort to what the template knows",
+    )
+    add(
+        "--anthropic-disabled-thinking-effort",
+        choices=["auto", *EFFORTS],
+        help="reasoning effort of messages requests that disable thinking; auto: none where the template "
+        "knows it, else low",
     )
     add(
         "--exclude-tools-when-tool-choice-none",

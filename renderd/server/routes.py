@@ -17,7 +17,8 @@ from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
 from renderd.server.metrics import Metrics, path_below_root
 from renderd.server.services import Services
-from renderd.wire import answers, api, derender
+from renderd.wire import answers, anthropic_answers, api, derender
+from renderd.wire.anthropic import MessagesRequest
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.generate import GenerateRequest
@@ -86,6 +87,21 @@ POSTS = (
         (CompletionRequest,),
         (list[GenerateRequest],),
         lambda services: services.renderer.completion,
+    ),
+    Post(
+        "/v1/messages/derender",
+        "Token ids to a message, or a streamed event to the message's events and the state for the next call.",
+        (derender.DerenderMessagesRequest, derender.DerenderMessagesStreamRequest),
+        (anthropic_answers.MessageAnswer, anthropic_answers.MessagesStreamAnswer),
+        lambda services: _without_id(services.derenderer.messages),
+        brief=_brief_derender,
+    ),
+    Post(
+        "/v1/messages/render",
+        "Anthropic messages request to token ids and sampling parameters.",
+        (MessagesRequest,),
+        (GenerateRequest,),
+        lambda services: services.renderer.messages,
     ),
     Post(
         "/tokenize",

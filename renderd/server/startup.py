@@ -49,6 +49,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
         trust_request_mm_kwargs=config.trust_request_mm_kwargs,
+        anthropic_disabled_thinking_effort=config.anthropic_disabled_thinking_effort,
     )
     derender_options = DerenderOptions(
         max_logprobs=config.max_logprobs,
@@ -57,10 +58,17 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
         response_role=config.response_role,
     )
+    renderer = Renderer(model, parsing.family, render_options)
     services = Services(
         model,
-        Renderer(model, parsing.family, render_options),
-        Derenderer(model, parsing.family, derender_options, on_anomaly),
+        renderer,
+        Derenderer(
+            model,
+            parsing.family,
+            derender_options,
+            on_anomaly,
+            read_messages=renderer.messages_reader.read,
+        ),
         parsing.reasoning,
         parsing.tools,
     )

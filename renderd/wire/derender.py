@@ -67,6 +67,29 @@ class DerenderCompletionStreamRequest(msgspec.Struct):
     completion_request: Raw | None = None
 
 
+class DerenderMessagesRequest(msgspec.Struct):
+    """A finished message to derender. `messages_request` is the messages request as the client sent it."""
+
+    generate_response: GenerateResponse
+    stream: bool = False
+    model: str | None = None
+    prompt_tokens: int | None = None
+    prompt_token_ids: PromptIds | None = None
+    messages_request: Raw | None = None
+
+
+class DerenderMessagesStreamRequest(msgspec.Struct):
+    """One event of a streamed message, with the state that the last call returned, null at first."""
+
+    generate_chunk: GenerateChunk
+    stream: bool = True
+    model: str | None = None
+    stream_state: DerenderStreamState | None = None
+    prompt_tokens: int | None = None
+    prompt_token_ids: Raw | None = None
+    messages_request: Raw | None = None
+
+
 def decode_chat(body: bytes) -> DerenderChatRequest | DerenderChatStreamRequest:
     """The body of `/v1/chat/completions/derender`. Raises ApiError 400."""
     values = _split(body)
@@ -74,6 +97,16 @@ def decode_chat(body: bytes) -> DerenderChatRequest | DerenderChatStreamRequest:
         return _bind_stream(values, DerenderChatStreamRequest, DerenderChatRequest)
     request = _bind(values, DerenderChatRequest)
     _check_ids(request.generate_response, "body.DerenderChatRequest.generate_response")
+    return request
+
+
+def decode_messages(body: bytes) -> DerenderMessagesRequest | DerenderMessagesStreamRequest:
+    """The body of `/v1/messages/derender`. Raises ApiError 400."""
+    values = _split(body)
+    if _streams(values, DerenderMessagesRequest):
+        return _bind_stream(values, DerenderMessagesStreamRequest, DerenderMessagesRequest)
+    request = _bind(values, DerenderMessagesRequest)
+    _check_ids(request.generate_response, "body.DerenderMessagesRequest.generate_response")
     return request
 
 

@@ -1,0 +1,148 @@
+"""Messages of the Anthropic API, whole and streamed. What they say is read as a chat answer's is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from renderd.derender.batch import BatchDerenderer
+from renderd.derender.blocks import BlockWriter, Progress, blocks_of, stop_reason_of
+from renderd.derender.context import Context
+from renderd.derender.ids import CallIds
+from renderd.derender.opening import Stream
+from renderd.derender.requests import read_object
+from renderd.derender.route import MessageRoute
+from renderd.derender.stream import StreamDerenderer, guarded
+from renderd.wire.anthropic_answers import (
+    EndDelta,
+    MessageAnswer,
+    MessageDelta,
+    MessageEvent,
+    MessagesStreamAnswer,
+    MessageStart,
+    MessageStop,
+    MessageUsage,
+)
+from renderd.wire.chat import ChatCompletionRequest
+from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest
+from renderd.wire.errors import bad_request
+from renderd.wire.generate import GenerateChunk, GenerateChunkChoice
+
+Reader = Callable[[dict[str, Any], str], ChatCompletionRequest]
+"""A messages request in JSON, and its dotted place -> the chat request that it amounts to. Raises ApiError."""
+
+
+def unread(raw: dict[str, Any], loc: str) -> ChatCompletionRequest:
+    """The reader of a server that has none."""
+    raise bad_request(f"{loc}: messages requests cannot be read here")
+
+
+class MessagesDerenderer:
+    """Derenders messages. Raises ApiError."""
+
+    def __init__(self, batch: BatchDerenderer, stream: StreamDerenderer, read: Reader) -> None:
+        self._batch = batch
+        self._stream = stream
+
+        def read_request(value: Raw | None, loc: str) -> ChatCompletionRequest | None:
+            return None if value is None else read(read_object(value, loc), loc)
+
+        self._route = MessageRoute("Messages", "messages_request", read_request, lambda request: request)
+
+    def batch(self, body: DerenderMessagesRequest) -> MessageAnswer:
+        """The message of a finished answer."""
+        response = body.generate_response
+        model, context, seed = self._batch.open(body, self._route)
+        if len(response.choices) != 1:
+            raise bad_request(f"a message is one choice (got {len(response.choices)}).")
+        choice = response.choices[0]
+        decoded = self._batch.decode(choice, context, seed)
+        prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
+        progress = Progress(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
+        writer = BlockWriter(progress, context, _call_ids(context, response.request_id), response.request_id)
+        writer.feed(decoded.events)
+        writer.end()
+        end = _end(decoded.finish_reason, decoded.stop_reason, progress)
+        return MessageAnswer(
+            id=response.request_id,
+            content=blocks_of(writer.take()),
+            model=model,
+            stop_reason=end.stop_reason,
+            stop_sequence=end.stop_sequence,
+            usage=MessageUsage(progress.input_tokens, len(choice.token_ids or ())),
+        )
+
+    def stream(self, body: DerenderMessagesStreamRequest) -> MessagesStreamAnswer:
+        """The events for an event of the engine, and the state to bring with the next."""
+        given = body.stream_state is not None
+        return guarded(given, "derender failed", lambda: self._events(body))
+
+    def _events(self, body: DerenderMessagesStreamRequest) -> MessagesStreamAnswer:
+        if body.stream_state is not None and body.stream_state.parser_state is None:
+            raise bad_request("stream_state has lost its parser_state. Send stream_state back unchanged.")
+        stream, chunk = self._stream.opening.message(body, self._route), body.generate_chunk
+        memory = stream.memory
+        events: list[MessageEvent] = []
+        if memory.answer is None:
+            progress = Progress(_input_tokens(body, memory.prompt_tokens))
+            events.append(_start(chunk, stream.model, progress))
+        else:
+            progress = msgspec.convert(memory.answer, Progress)
+        for choice in [] if memory.ended else chunk.choices:
+            events += self._choice(stream, choice, chunk.request_id, progress)
+        memory.answer = progress
+        return MessagesStreamAnswer(events, self._stream.opening.close(stream))
+
+    def _choice(
+        self, stream: Stream, choice: GenerateChunkChoice, request_id: str, progress: Progress
+    ) -> list[MessageEvent]:
+        news = self._stream.advance(stream, choice)
+        writer = BlockWriter(progress, stream.context, _call_ids(stream.context, request_id), request_id)
+        writer.feed(news.events)
+        if news.finish_reason is not None:
+            writer.end()
+            stream.memory.ended = True
+        self._stream.save(stream, choice)
+        events = writer.take()
+        if news.finish_reason is not None:
+            usage = MessageUsage(progress.input_tokens, stream.memory.tokens)
+            events += [
+                MessageDelta(_end(news.finish_reason, news.stop_reason, progress), usage),
+                MessageStop(),
+            ]
+        return events
+
+
+def _call_ids(context: Context, request_id: str) -> CallIds:
+    return CallIds(request_id, 0, context.first_call, nine=context.nine)
+
+
+def _end(finish_reason: str | None, stop_reason: int | str | None, progress: Progress) -> EndDelta:
+    return EndDelta(
+        stop_reason_of(finish_reason, stop_reason, progress.called),
+        stop_reason if isinstance(stop_reason, str) else None,
+    )
+
+
+def _input_tokens(body: DerenderMessagesStreamRequest, known: int) -> int:
+    """Tokens of the prompt: as the body says, else as many as it brings, else as the engine counted."""
+    if body.prompt_tokens is not None:
+        return body.prompt_tokens
+    usage = body.generate_chunk.usage
+    return known or (usage.prompt_tokens if usage else 0)
+
+
+def _start(chunk: GenerateChunk, model: str, progress: Progress) -> MessageStart:
+    return MessageStart(
+        MessageAnswer(
+            id=chunk.request_id,
+            content=[],
+            model=model,
+            stop_reason=None,
+            stop_sequence=None,
+            usage=MessageUsage(progress.input_tokens, 0),
+        )
+    )

@@ -1,0 +1,223 @@
+"""`/v1/messages` request -> the chat request that it amounts to (contract D.3)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from renderd.model.template_kwargs import effective_kwargs
+from renderd.render.chat import Server, chat_text
+from renderd.wire import anthropic, chat
+from renderd.wire.anthropic import ContentBlock, MessagesRequest
+from renderd.wire.errors import ApiError
+
+_BILLING = "x-anthropic-billing-header"
+"""How a block of the system prompt begins that clients send for their own accounting."""
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_LATER = "SYSTEM MESSAGE BEHIND THE FIRST"
+
+
+class MessagesReader:
+    """Reads messages requests for one server. What its template can do is tried once, when it matters."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def read(self, raw: dict[str, Any], loc: str = "body") -> chat.ChatCompletionRequest:
+        """The chat request that asks for the same answer. Raises ApiError 400."""
+        request = anthropic.decode_messages_request(raw, loc)
+        messages = [*_system(request.system), *(m for one in request.messages for m in _messages(one))]
+        if not self._renders_later_system:
+            messages = _merged(messages)
+        converted = chat.decode_chat_request(self._fields(request, messages), loc)
+        # The rules of the chat API for tools are not those of this one, so they come after its checks.
+        if request.tools is not None:
+            converted.tools = [_tool(tool) for tool in request.tools]
+        converted.tool_choice = _tool_choice(request)
+        choice = request.tool_choice
+        if choice is not None and choice.disable_parallel_tool_use:
+            converted.parallel_tool_calls = False
+        return converted
+
+    def _fields(self, request: MessagesRequest, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        fields = {
+            "model": request.model,
+            "messages": messages,
+            "max_tokens": request.max_tokens,
+            "max_completion_tokens": request.max_tokens,
+            "stop": request.stop_sequences,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "top_k": request.top_k,
+            "mm_payload": request.mm_payload,
+            "return_mm_kwargs": request.return_mm_kwargs,
+            "cache_salt": request.cache_salt,
+            "watermarking": request.watermarking,
+            "kv_transfer_params": request.kv_transfer_params,
+            "ec_transfer_params": request.ec_transfer_params,
+            "vllm_xargs": request.vllm_xargs,
+            "chat_template_kwargs": request.chat_template_kwargs,
+            "reasoning_effort": self._effort(request),
+        }
+        if request.stream:
+            fields["stream"] = True
+            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        if request.thinking is not None and request.thinking.type == "enabled":
+            fields["thinking_token_budget"] = request.thinking.budget_tokens
+        form = request.output_config.format if request.output_config else None
+        if form is not None:
+            fields["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "response", "schema": form.schema},
+            }
+        return fields
+
+    def _effort(self, request: MessagesRequest) -> str | None:
+        if request.output_config is not None and request.output_config.effort is not None:
+            return request.output_config.effort
+        if request.thinking is None or request.thinking.type != "disabled":
+            return None
+        effort = self._server.options.anthropic_disabled_thinking_effort
+        return self._disabled_effort if effort == "auto" else effort
+
+    @cached_property
+    def _disabled_effort(self) -> str:
+        """ "none" where the template makes a difference between it and every other effort, else "low"."""
+        try:
+            without = self._probe("none")
+            others = [self._probe(effort) for effort in _EFFORTS]
+        except ApiError:
+            return "low"
+        return "low" if without in others else "none"
+
+    def _probe(self, effort: str) -> str:
+        messages = [{"role": "user", "content": "Hi"}]
+        request = chat.decode_chat_request({"messages": messages, "reasoning_effort": effort})
+        config = self._server.model.config
+        kwargs = effective_kwargs(request, config.default_chat_template_kwargs, config.reasoning_effort_map)
+        return chat_text(self._server, request.messages, None, None, kwargs)
+
+    @cached_property
+    def _renders_later_system(self) -> bool:
+        """Whether the template takes system messages behind the first message."""
+        messages = [
+            {"role": role, "content": content}
+            for role, content in (("system", "a"), ("user", "b"), ("system", _LATER), ("user", "d"))
+        ]
+        kwargs = {**self._server.model.config.default_chat_template_kwargs, "add_generation_prompt": True}
+        try:
+            return _LATER in chat_text(self._server, messages, None, None, kwargs)
+        except ApiError:
+            return False
+
+
+def _system(system: str | list[ContentBlock] | None) -> list[dict[str, Any]]:
+    if isinstance(system, list):
+        system = _system_text(system)
+    return [{"role": "system", "content": system}] if system else []
+
+
+def _system_text(blocks: Iterable[ContentBlock]) -> str:
+    texts = (block.text or "" for block in blocks if block.type == "text")
+    return "".join(text for text in texts if not text.startswith(_BILLING))
+
+
+def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All system messages as one in front."""
+    system = "".join(message["content"] for message in messages if message["role"] == "system")
+    rest = [message for message in messages if message["role"] != "system"]
+    return [{"role": "system", "content": system}, *rest] if system else rest
+
+
+def _messages(message: anthropic.Message) -> list[dict[str, Any]]:
+    """What stands for one message: tool results are messages of their own, in front of it."""
+    if isinstance(message.content, str):
+        return [{"role": message.role, "content": message.content}]
+    if message.role == "system":
+        return _system(message.content)
+    parts: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    for block in message.content:
+        if block.type == "text" and block.text:
+            parts.append({"type": "text", "text": block.text})
+        elif block.type == "image" and block.source:
+            parts.append(_image(block.source))
+        elif block.type == "thinking" and block.thinking is not None:
+            thoughts.append(block.thinking)
+        elif block.type == "tool_use":
+            calls.append(_call(block))
+        elif block.type == "tool_result" and message.role == "user":
+            results += _result(block)
+        elif block.type == "tool_result":
+            parts.append({"type": "text", "text": f"Tool result: {_result_text(block)}"})
+    answer: dict[str, Any] = {"role": message.role}
+    if thoughts:
+        answer["reasoning"] = "".join(thoughts)
+    if calls:
+        answer["tool_calls"] = calls
+    if parts:
+        single = len(parts) == 1 and parts[0]["type"] == "text"
+        answer["content"] = parts[0]["text"] if single else parts
+    return [*results, answer] if len(answer) > 1 else results
+
+
+def _image(source: dict[str, Any]) -> dict[str, Any]:
+    url = source.get("url", "")
+    if source.get("type") == "base64":
+        url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _call(block: ContentBlock) -> dict[str, Any]:
+    return {
+        "id": block.id or f"call_{int(time.time())}",
+        "type": "function",
+        "function": {"name": block.name or "", "arguments": json.dumps(block.input or {})},
+    }
+
+
+def _result_text(block: ContentBlock) -> str:
+    content = block.content
+    if not isinstance(content, list):
+        return content or ""
+    return "\n".join(str(item.get("text", "")) for item in content if item.get("type") == "text")
+
+
+def _result(block: ContentBlock) -> list[dict[str, Any]]:
+    """A tool's result: its text, then the tools that it refers to, then its images."""
+    items = block.content if isinstance(block.content, list) else []
+    call_id = block.tool_use_id or ""
+    found: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": call_id, "content": _result_text(block)}]
+    references = [
+        {"type": "tool_reference", "name": item.get("tool_name")}
+        for item in items
+        if item.get("type") == "tool_reference"
+    ]
+    if references:
+        found.append({"role": "tool", "tool_call_id": call_id, "content": references})
+    images = [_image(item.get("source") or {}) for item in items if item.get("type") == "image"]
+    if images:
+        found.append({"role": "user", "content": images})
+    return found
+
+
+def _tool(tool: anthropic.Tool) -> chat.Tool:
+    schema = tool.input_schema if "type" in tool.input_schema else {**tool.input_schema, "type": "object"}
+    function = chat.Function(
+        name=tool.name, description=tool.description, parameters=schema, strict=tool.strict
+    )
+    return chat.Tool(function=function, defer_loading=tool.defer_loading)
+
+
+def _tool_choice(request: MessagesRequest) -> Any:
+    choice = request.tool_choice
+    if choice is None:
+        return "auto" if request.tools else None
+    if choice.type == "tool":
+        return chat.NamedToolChoice(function=chat.NamedFunction(name=choice.name or ""))
+    return {"auto": "auto", "any": "required", "none": "none"}[choice.type]

@@ -1,0 +1,142 @@
+"""Answers of the messages API: whole messages, and the events of streamed ones (contract D.3 has the requests).
+
+Every key is always written. `type` comes first in a block, a delta and an event.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from renderd.wire.state import DerenderStreamState
+
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+
+
+class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
+    """Text for the user."""
+
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking"):
+    """Reasoning. Nothing can be checked by the signature: clients want one."""
+
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(msgspec.Struct, tag_field="type", tag="tool_use"):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock
+
+
+class MessageUsage(msgspec.Struct):
+    """Tokens of prompt and answer."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class MessageAnswer(msgspec.Struct, kw_only=True):
+    """A message; at the start of a stream one without content."""
+
+    id: str
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    content: list[Block]
+    model: str
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: MessageUsage
+
+
+class TextDelta(msgspec.Struct, tag_field="type", tag="text_delta"):
+    """More of a text."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta"):
+    """More of a reasoning."""
+
+    thinking: str
+
+
+class SignatureDelta(msgspec.Struct, tag_field="type", tag="signature_delta"):
+    """The signature that ends a reasoning."""
+
+    signature: str
+
+
+class InputJsonDelta(msgspec.Struct, tag_field="type", tag="input_json_delta"):
+    """More of the JSON text of a call's input."""
+
+    partial_json: str
+
+
+BlockDelta = TextDelta | ThinkingDelta | SignatureDelta | InputJsonDelta
+
+
+class EndDelta(msgspec.Struct):
+    """Why the message ended."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
+    """The first event."""
+
+    message: MessageAnswer
+
+
+class ContentBlockStart(msgspec.Struct, tag_field="type", tag="content_block_start"):
+    """A block begins, still empty."""
+
+    content_block: Block
+    index: int
+
+
+class ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta"):
+    """More of the block that began last."""
+
+    delta: BlockDelta
+    index: int
+
+
+class ContentBlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
+    """The block is complete."""
+
+    index: int
+
+
+class MessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
+    """The content is complete."""
+
+    delta: EndDelta
+    usage: MessageUsage
+
+
+class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
+    """The last event."""
+
+
+MessageEvent = (
+    MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta | MessageStop
+)
+
+
+class MessagesStreamAnswer(msgspec.Struct):
+    """Answer to a streaming messages derender call: the events to pass on, in order, each as `event: TYPE` and
+    `data: JSON`, and the state to bring next time."""
+
+    events: list[MessageEvent]
+    stream_state: DerenderStreamState
