@@ -282,7 +282,7 @@ class Family:
             regions,
             start=part.begin if reasoning and part and part.begin else self._start(tools, form, forced),
             strip=grammar is not None and grammar.strip,
-            empty=part is not None and part.empty,
+            empty=part.empty if part else "",
             counted=_counted(part) if reasoning and part else None,
             end_counts=part is not None and part.end_counts,
             strip_reasoning=(part is not None and part.strip) or (channels is not None and channels.trims),

@@ -224,15 +224,16 @@ class ReasoningGrammar:
     `channels`: instead of these, a framing that the calls share. `boundary`: prompt tokens at which the
     search for the last marker stops. `unknown_is_over`: from the kwargs, whether a prompt without any marker
     has its reasoning behind it. `strip`: whitespace at the end of the reasoning is dropped. `skip`:
-    characters that are dropped where content begins. `lead`: text that stands before the output. `empty`: an
-    empty section is "" in the message, not null. `counted`: which tokens count as reasoning tokens (contract
-    F.2): those of the "section", those after a "marked" start in the output, or "none". `end_counts`: so does
-    the token that ends the output, where they have not ended before. `promotes`: from the kwargs, whether
-    reasoning becomes the content of an answer that has none. `rewrite`: what is done to the text of reasoning
-    and content, each by itself. `told`: kwargs that the engine is told where the request has none of
-    them. `off_is_text`: where reasoning is off, its markers are text, stray ones too. `structural_tag`,
-    `spaces_between_special_tokens`, `models`, `format`, `signs`, `framing`, `chosen_by`, `variants`: as a
-    ToolGrammar has them; of the tag only how it frames an answer.
+    characters that are dropped where content begins. `lead`: text that stands before the output. `empty`:
+    what is "" in the message, not null: reasoning of an empty "section", or also that of a "prompt" which
+    ended it. `counted`: which tokens count as reasoning tokens (contract F.2): those of the "section", those
+    after a "marked" start in the output, or "none". `end_counts`: so does the token that ends the output,
+    where they have not ended before. `promotes`: from the kwargs, whether reasoning becomes the content of an
+    answer that has none. `rewrite`: what is done to the text of reasoning and content, each by itself.
+    `told`: kwargs that the engine is told where the request has none of them. `off_is_text`: where reasoning
+    is off, its markers are text, stray ones too. `structural_tag`, `spaces_between_special_tokens`, `models`,
+    `format`, `signs`, `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it
+    frames an answer.
     """
 
     names: tuple[str, ...]
@@ -252,7 +253,7 @@ class ReasoningGrammar:
     strip: bool = False
     skip: str = ""
     lead: str = ""
-    empty: bool = False
+    empty: Literal["", "section", "prompt"] = ""
     counted: Literal["section", "marked", "none"] = "section"
     end_counts: bool = False
     promotes: Callable[[Mapping[str, Any]], bool] | None = None

@@ -36,6 +36,8 @@ class Machine:
         self._counted = 0  # whether the token that is being read counts as reasoning so far
         if snapshot is None:
             self._enter(first)
+            if table.empty == "prompt" and context.reasoning == "over":
+                self._speaker.leave_reasoning()
             if table.lead:
                 self._text(table.lead)
 

@@ -40,7 +40,7 @@ REASONING = ReasoningGrammar(
         )
     },
     begin="begin",
-    empty=True,
+    empty="section",
     end_counts=True,
     models="MiniMax M3",
     format="<mm:think> ... </mm:think>",

@@ -255,3 +255,10 @@ def test_the_end_token_behind_the_reasoning_does_not_count() -> None:
     machine.feed([Marker("<t>"), "a", Marker("</t>"), "b"])
     machine.finish(end_token=True)
     assert machine.reasoning_tokens == 1
+
+
+@pytest.mark.parametrize(("empty", "expected"), [("", None), ("section", None), ("prompt", "")])
+def test_reasoning_that_the_prompt_ended(empty: Any, expected: str | None) -> None:
+    family = think(empty=empty)
+    machine = family.start(family.context(TOOLS, "auto", {}, "over"), frozenset())
+    assert add_up([*machine.feed(["a"]), *machine.finish()]).reasoning == expected
