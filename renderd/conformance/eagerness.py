@@ -103,9 +103,16 @@ _PIECES = {
 """Cases in which a character may begin a marker that is text, where the reference's stream does not look for
 one: it sees no calls there, or only at the start of an answer."""
 
+_MADE_UP = {"functiongemma/*": "}"}
+"""Cases in which the reference's stream sends a character before the output has it: it ends the object of
+arguments with each of its strings."""
+
 
 def _reason(case: str, character: str) -> str:
     for pattern, first in _PIECES.items():
         if character == first and fnmatchcase(case, pattern):
             return "may begin a marker"
+    for pattern, made_up in _MADE_UP.items():
+        if character == made_up and fnmatchcase(case, pattern):
+            return "was not there yet"
     return ""

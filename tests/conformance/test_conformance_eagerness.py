@@ -77,6 +77,14 @@ def test_the_beginning_of_a_marker_may_wait_where_that_is_declared() -> None:
     assert [reason for _, reason in eagerness.late("hermes/prose", theirs, ours)] == [""]
 
 
+def test_what_the_reference_made_up_may_come_with_the_output() -> None:
+    theirs = eagerness.recorded([chunk(1, **call('{"a": "b"}'))])
+    assert theirs is not None
+    ours = eagerness.own([event(1), event(2)], [chunk(**call('{"a": "b"')), chunk(**call("}"))])
+    assert [reason for _, reason in eagerness.late("functiongemma/x", theirs, ours)] == ["was not there yet"]
+    assert [reason for _, reason in eagerness.late("gemma4/x", theirs, ours)] == [""]
+
+
 def test_streams_without_running_usage_say_nothing() -> None:
     assert eagerness.recorded([chunk(None, content="x")]) is None
     assert eagerness.recorded(None) is None
