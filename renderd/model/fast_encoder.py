@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from threading import Event, Thread
 
 import fastokens  # type: ignore[import-untyped]
 
 from renderd.model.tokenizer import Tokenizer
 
 logger = logging.getLogger("renderd.model")
+
+Encode = Callable[[str], list[int]]
+"""The token ids of a text, without special tokens at its ends."""
 
 _CONTRACTIONS = ("'s", "'S", "'ſ", "'t", "'re", "'RE", "'Ve", "'m", "'ll", "'d", "’s")
 _LETTERS = ("a", "A", "x", "é", "ß", "ı", "K", "ǅ", "ª", "Ⅷ", "Σ", "ﬁ", "א", "ع", "漢", "か", "ა", "𝔸", "𞤀")
@@ -100,28 +104,59 @@ def corpus(special_tokens: Sequence[str]) -> Iterator[str]:
         yield " ".join(pieces) + piece
 
 
-def prove(encode: Callable[[str], list[int]], tokenizer: Tokenizer) -> str | None:
-    """The first text that `encode` gives other ids than the tokenizer itself, None if there is none."""
+def prove(
+    encode: Encode, tokenizer: Tokenizer, unwanted: Callable[[], bool] = lambda: False
+) -> tuple[bool, str | None]:
+    """Whether `encode` gave the tokenizer's own ids, and the first text where it did not.
+
+    Nobody waits for the answer any more once it is `unwanted`: then False and None."""
     for text in corpus(tokenizer.added_tokens[:64]):
+        if unwanted():
+            return False, None
         if encode(text) != tokenizer.encode_whole(text):
-            return text
-    return None
+            return False, text
+    return True, None
 
 
-def speed_up(tokenizer: Tokenizer) -> None:
-    """Let a tokenizer encode with fastokens, if that is exact. Takes seconds, in which it can be used."""
-    encode, outcome = _load(tokenizer)
-    if encode is not None:
-        tokenizer.encoder.encode_text = encode
-    logger.info("%s", outcome)
+class SpeedUp(Thread):
+    """Lets a tokenizer encode with fastokens, if that proves exact.
+
+    Making one reads the tokenizer: a second or more in which no other thread can run, so it is done before
+    anybody waits for an answer. The proof, once started, takes about as long beside other work. `stop` it
+    before the process ends: Python aborts where a thread is in native code at its end.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(name="speed-up")
+        self._tokenizer = tokenizer
+        self._encode = _read(tokenizer)
+        self._stopping = Event()
+
+    def run(self) -> None:
+        """Prove, and take the faster encoder if it is exact."""
+        if self._encode is None:
+            return
+        exact, wrong = prove(self._encode, self._tokenizer, self._stopping.is_set)
+        if exact:
+            self._tokenizer.encoder.encode_text = self._encode
+            logger.info("encoding with fastokens, which proved exact on this tokenizer")
+        elif wrong is not None:
+            logger.info("encoding with tokenizers: fastokens gives other ids for %s", ascii(wrong))
+
+    def stop(self) -> None:
+        """Return when no thread proves anything any more, at once or nearly so."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
 
 
-def _load(tokenizer: Tokenizer) -> tuple[Callable[[str], list[int]] | None, str]:
-    """The fast encoder, or None, and a sentence that says which encoder it is to be."""
+def _read(tokenizer: Tokenizer) -> Encode | None:
+    """The fast encoder of a tokenizer, None where there is none."""
     try:
         fast = fastokens.Tokenizer.from_file(str(tokenizer.path))
     except Exception as error:  # whatever the library says, there is another one
-        return None, f"encoding with tokenizers: fastokens cannot read this tokenizer ({error})"
+        logger.info("encoding with tokenizers: fastokens cannot read this tokenizer (%s)", error)
+        return None
 
     def encode(text: str) -> list[int]:
         try:
@@ -130,7 +165,4 @@ def _load(tokenizer: Tokenizer) -> tuple[Callable[[str], list[int]] | None, str]
             return tokenizer.encode_whole(text)
         return ids
 
-    wrong = prove(encode, tokenizer)
-    if wrong is not None:
-        return None, f"encoding with tokenizers: fastokens gives other ids for {wrong!a}"
-    return encode, "encoding with fastokens, which proved exact on this tokenizer"
+    return encode

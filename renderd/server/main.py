@@ -45,10 +45,16 @@ def serve(argv: Sequence[str]) -> int:
 def _run(config: ServerConfig) -> None:
     listening = bind(config)
     metrics = Metrics()
-    services = load(config, metrics.on_anomaly)
+    services, faster = load(config, metrics.on_anomaly)
     server = Server(config, create_app(config, services, metrics), listening)
     logger.info("%s", _served(config, services))
-    server.run()
+    try:
+        faster.start()
+        server.run()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):  # what is left to do must not be cut short
+            signal.signal(number, signal.SIG_IGN)
+        faster.stop()
 
 
 def _served(config: ServerConfig, services: Services) -> str:

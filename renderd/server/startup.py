@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Thread
 
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import ModelConfig, load_model
-from renderd.model.fast_encoder import speed_up
+from renderd.model.fast_encoder import SpeedUp
 from renderd.model.jinja import compile_template
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
@@ -27,8 +26,11 @@ _LIMITS = {
 """Limits that are read elsewhere and later; a wrong value is to stop the server at once, not requests."""
 
 
-def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Services:
-    """Load the model and set up both directions. Raises StartupError."""
+def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[Services, SpeedUp]:
+    """Load the model and set up both directions. The second is to be started when all is ready, and stopped.
+
+    Raises StartupError.
+    """
     for name, default in _LIMITS.items():
         environment_int(name, default)
     if config.tokenizer_mode not in ("auto", "hf"):
@@ -72,9 +74,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> Servic
         parsing.reasoning,
         parsing.tools,
     )
-    # Last: a process that leaves while this thread is in native code is aborted.
-    Thread(target=speed_up, args=(model.tokenizer,), daemon=True).start()
-    return services
+    return services, SpeedUp(model.tokenizer)
 
 
 def _model_config(config: ServerConfig) -> ModelConfig:
