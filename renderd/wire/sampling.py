@@ -199,17 +199,25 @@ def _nested(raw: dict[str, Any], kind: type[_T]) -> _T:
 
 def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
     """Limits of single fields that the types do not say; a breach is a schema error at `loc`."""
-    limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
-    if isinstance(request.stop, list) and len(request.stop) > limit:
-        raise validation_error(f"{loc}.stop", f"List should have at most {limit} items")
+    stop_limit(request.stop, loc)
     if request.response_format is not None:
         convert(request.response_format, ResponseFormat, f"{loc}.response_format")
     if request.vllm_xargs:
-        request.vllm_xargs = {
-            name: _extra_arg(value, f"{loc}.vllm_xargs.{name}") for name, value in request.vllm_xargs.items()
-        }
+        request.vllm_xargs = extra_args(request.vllm_xargs, loc)
     if request.stream_options is not None:
         request.stream_options = _with_defaults(request.stream_options, loc)
+
+
+def stop_limit(stop: str | list[str] | None, loc: str) -> None:
+    """Raises ApiError 400 for too many stop strings."""
+    limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
+    if isinstance(stop, list) and len(stop) > limit:
+        raise validation_error(f"{loc}.stop", f"List should have at most {limit} items")
+
+
+def extra_args(raw: dict[str, Any], loc: str) -> dict[str, Any]:
+    """`vllm_xargs` in one spelling. Raises ApiError 400 for values that are none."""
+    return {name: _extra_arg(value, f"{loc}.vllm_xargs.{name}") for name, value in raw.items()}
 
 
 def _extra_arg(value: Any, loc: str) -> Any:
