@@ -30,6 +30,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
         parallel: all of them, not only the first.
         first_call: number of the first call where ids count calls, None where they are hashed (contract E.8).
         nine: hashed ids are nine letters and digits.
+        spaces: added tokens are set off by spaces, by the tokenizers that do so.
     """
 
     parser: RequestContext | None = None
@@ -49,6 +50,7 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
     parallel: bool = True
     first_call: int | None = None
     nine: bool = False
+    spaces: bool = True
 
     @property
     def hidden(self) -> bool:
@@ -66,6 +68,7 @@ def common_fields(request: Request, candidates: int | None, skip_special_tokens:
     stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
     return {
         "skip_special_tokens": skip_special_tokens,
+        "spaces": request.spaces_between_special_tokens,
         "stop": [text for text in stop if text],
         "stop_token_ids": request.stop_token_ids or [],
         "include_stop": request.include_stop_str_in_output,

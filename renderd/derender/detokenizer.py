@@ -70,12 +70,16 @@ class PieceDecoder(Protocol):
     def join(self, pieces: list[str]) -> str:
         """The text of consecutive vocabulary entries."""
 
+    def join_unspaced(self, pieces: list[str]) -> str:
+        """The same without the spaces that some tokenizers set around added tokens."""
+
 
 class Detokenizer:
     """Reads one output with one setting.
 
     `atoms`: tokens that are passed on as they are, under a kind of their own, whatever `skip_special` says.
-    `skip_special`: other special tokens give no text.
+    `skip_special`: other special tokens give no text. `spaces`: added tokens are set off by spaces, by the
+    tokenizers that do so.
     """
 
     def __init__(
@@ -83,9 +87,10 @@ class Detokenizer:
         tokenizer: PieceDecoder,
         *,
         skip_special: bool,
+        spaces: bool = True,
         atoms: Mapping[int, Marker | Special] | None = None,
     ) -> None:
-        self._join = tokenizer.join
+        self._join = tokenizer.join if spaces else tokenizer.join_unspaced
         self._piece = tokenizer.piece
         self._plain_text = tokenizer.plain_text
         self._size = len(tokenizer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from parsers import Family, Machine, PromptVerdict, RequestContext, UnfitRequestError
 from parsers.events import Anomaly, Event, Marker, Skipped, Special
@@ -67,15 +68,18 @@ class Setup:
         self._prompt_marker_ids = model.prompt_marker_ids(family.prompt_markers if family else ())
         self._marker_ids = self._ids(family.markers if family else ())
         self._token_markers = frozenset(self._marker_ids)
-        self._plain = {skip: Detokenizer(model.tokenizer, skip_special=skip) for skip in (False, True)}
-        self._parsed = {skip: self._parsing_detokenizer(skip) for skip in (False, True)}
+        self._plain: dict[tuple[bool, bool], Detokenizer] = {}
+        self._parsed: dict[tuple[bool, bool], Detokenizer] = {}
+        for skip, spaces in product((False, True), (False, True)):
+            self._plain[skip, spaces] = Detokenizer(model.tokenizer, skip_special=skip, spaces=spaces)
+            self._parsed[skip, spaces] = self._parsing_detokenizer(skip, spaces)
 
     def _ids(self, markers: Iterable[str]) -> dict[str, int]:
         """Those that are one vocabulary entry."""
         ids = {marker: self.model.tokenizer.token_id(marker) for marker in markers}
         return {marker: token_id for marker, token_id in ids.items() if token_id is not None}
 
-    def _parsing_detokenizer(self, skip_special: bool) -> Detokenizer:
+    def _parsing_detokenizer(self, skip_special: bool, spaces: bool) -> Detokenizer:
         tokenizer = self.model.tokenizer
         atoms: dict[int, Marker | Special] = {}
         if not skip_special:
@@ -85,7 +89,7 @@ class Setup:
         for marker, token_id in self._marker_ids.items():
             skipped = skip_special and token_id in tokenizer.special_ids
             atoms[token_id] = Skipped(marker) if skipped else Marker(marker)
-        return Detokenizer(tokenizer, skip_special=skip_special, atoms=atoms)
+        return Detokenizer(tokenizer, skip_special=skip_special, spaces=spaces, atoms=atoms)
 
     @property
     def parsers(self) -> str:
@@ -111,7 +115,8 @@ class Setup:
 
     def detokenizer(self, context: Context) -> Detokenizer:
         """The one for a request."""
-        return (self._parsed if context.parser else self._plain)[context.skip_special_tokens]
+        made = self._parsed if context.parser else self._plain
+        return made[context.skip_special_tokens, context.spaces]
 
     def machine(self, parser: RequestContext, snapshot: object = None) -> Machine:
         """A machine at the first output token, or at a snapshot. Raises ValueError on a malformed one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from renderd.model.config import ModelConfig
@@ -13,6 +14,7 @@ from renderd.model.limits import max_model_len, text_config
 from renderd.model.template_kwargs import check_effort_map
 from renderd.model.templates import ChatTemplates, load_named_templates, server_template
 from renderd.model.tokenizer import Tokenizer, load_tokenizer, tokenizer_config
+from renderd.model.transformers_tokenizer import load_with_transformers
 from renderd.wire.errors import unknown_model
 
 
@@ -74,7 +76,7 @@ def load_model(config: ModelConfig) -> Model:
     if not (model_dir / "config.json").is_file():
         raise ValueError(f"The model '{config.model}' has no config.json.")
     hf_config = {**read_json(model_dir / "config.json"), **config.hf_overrides}
-    tokenizer = load_tokenizer(tokenizer_dir)
+    tokenizer = _load_tokenizer(tokenizer_dir, config)
     from_tokenizer = tokenizer_config(tokenizer_dir)
     named = load_named_templates(tokenizer_dir, from_tokenizer)
     defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)
@@ -91,3 +93,10 @@ def load_model(config: ModelConfig) -> Model:
         eos_token_ids=eos_token_ids(model_dir, hf_config, tokenizer.eos_token_id),
         tokenizer_config=from_tokenizer,
     )
+
+
+def _load_tokenizer(directory: Path, config: ModelConfig) -> Tokenizer:
+    """The tokenizer in a directory. Raises ValueError if there is none that can be read."""
+    if (directory / "tokenizer.json").is_file():
+        return load_tokenizer(directory)
+    return load_with_transformers(directory, config.trust_remote_code)

@@ -1,10 +1,11 @@
-"""tokenizer.json as `tokenizers` reads it, with the special tokens that transformers would see. No
-transformers here."""
+"""What the rest needs of a tokenizer, and tokenizer.json as `tokenizers` reads it, with the special tokens
+that transformers would see. No transformers here."""
 
 from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,77 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, str]] = {
 """Special tokens that a tokenizer class has when its config does not mention them."""
 
 
-class Tokenizer:
+class Tokenizer(ABC):
     """Text to ids and back. Immutable after construction; truncation and padding are always off.
 
     `special_tokens`: the tokens with a role, by the name under which templates see them (`bos_token`, ...).
-    `special_ids`: the ids that a detokenizer leaves out when it skips special tokens.
+    `special_ids`: the ids that a detokenizer leaves out when it skips special tokens. `added_tokens`: texts
+    of the tokens that were added to the vocabulary. `size`: number of ids. `max_id`: the greatest.
     `max_piece_chars`: length of the longest vocabulary entry. `path`: of tokenizer.json, if it was read from
     there.
     """
+
+    special_tokens: dict[str, str]
+    special_ids: frozenset[int]
+    added_tokens: tuple[str, ...]
+    size: int
+    max_id: int
+    max_piece_chars: int
+    eos_token_id: int | None
+    encoder: Encoder
+    path: Path | None = None
+    _frame: tuple[list[int], list[int]] = ([], [])
+
+    def __len__(self) -> int:
+        return self.size
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
+        ids = self.encoder.encode(text)
+        before, behind = self.frame(add_special_tokens)
+        return [*before, *ids, *behind] if before or behind else ids
+
+    def frame(self, add_special_tokens: bool) -> tuple[list[int], list[int]]:
+        """The ids that `add_special_tokens` puts before and behind every text."""
+        return self._frame if add_special_tokens else ([], [])
+
+    def encode_with_offsets(
+        self, text: str, add_special_tokens: bool
+    ) -> tuple[list[int], list[tuple[int, int]] | None]:
+        """Token ids and the characters of `text` that each covers, None where the tokenizer cannot say."""
+        return self.encode(text, add_special_tokens), None
+
+    def plain_text(self, token_id: int) -> str | None:
+        """The text that a token adds behind whatever whole text; None if that is not always the same."""
+        return None
+
+    @abstractmethod
+    def encode_whole(self, text: str) -> list[int]:
+        """The ids of a text, all of it encoded anew. Raises TypeError if it holds a lone surrogate."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """Text of token ids; ids outside the vocabulary give nothing."""
+
+    @abstractmethod
+    def token_id(self, text: str) -> int | None:
+        """The id of `text` if it is exactly one vocabulary entry."""
+
+    @abstractmethod
+    def piece(self, token_id: int) -> str | None:
+        """The vocabulary entry of an id as the vocabulary spells it; None for an unknown id."""
+
+    @abstractmethod
+    def join(self, pieces: list[str]) -> str:
+        """Text of vocabulary entries."""
+
+    def join_unspaced(self, pieces: list[str]) -> str:
+        """Text of vocabulary entries, without the spaces that a tokenizer sets around added tokens."""
+        return self.join(pieces)
+
+
+class FastTokenizer(Tokenizer):
+    """One that the library `tokenizers` runs. `path`: of the tokenizer.json that `hf` was read from."""
 
     def __init__(self, hf: tokenizers.Tokenizer, config: Mapping[str, Any], path: Path | None = None) -> None:
         hf.no_truncation()
@@ -51,21 +115,14 @@ class Tokenizer:
         self.max_id = max(hf.get_vocab(with_added_tokens=True).values(), default=-1)
         self.eos_token_id = self.token_id(self.special_tokens.get("eos_token", ""))
         added = hf.get_added_tokens_decoder()
+        self.added_tokens = tuple(token.content for token in added.values())
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._frame = _frame(hf)
         self._joins = _joins_without_regard(hf)
         self._plain: dict[int, str | None] = {}
         self.path = path
-        self.encoder = Encoder(self.encode_whole, find_anchors(path.read_bytes()) if path else ())
-
-    def __len__(self) -> int:
-        return self.size
-
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
-        ids = self.encoder.encode(text)
-        before, behind = self.frame(add_special_tokens)
-        return [*before, *ids, *behind] if before or behind else ids
+        description = path.read_bytes() if path else hf.to_str().encode()
+        self.encoder = Encoder(self.encode_whole, find_anchors(description))
 
     def encode_whole(self, text: str) -> list[int]:
         """The ids of a text, all of it encoded anew. Raises TypeError if it holds a lone surrogate."""
@@ -79,10 +136,6 @@ class Tokenizer:
         encoding = self.hf.encode_batch([text], add_special_tokens=add_special_tokens)[0]
         return encoding.ids, encoding.offsets
 
-    def frame(self, add_special_tokens: bool) -> tuple[list[int], list[int]]:
-        """The ids that `add_special_tokens` puts before and behind every text."""
-        return self._frame if add_special_tokens else ([], [])
-
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """Text of token ids; ids outside the vocabulary give nothing."""
         return self.hf.decode(list(ids), skip_special_tokens=skip_special_tokens)
@@ -90,11 +143,6 @@ class Tokenizer:
     def token_id(self, text: str) -> int | None:
         """The id of `text` if it is exactly one vocabulary entry."""
         return self.hf.token_to_id(text)
-
-    @property
-    def added_tokens(self) -> tuple[str, ...]:
-        """The texts of the tokens that were added to the vocabulary."""
-        return tuple(token.content for token in self.hf.get_added_tokens_decoder().values())
 
     def piece(self, token_id: int) -> str | None:
         """The vocabulary entry of an id as the vocabulary spells it; None for an unknown id."""
@@ -142,18 +190,14 @@ def _joins_without_regard(hf: tokenizers.Tokenizer) -> bool:
     return kinds == ["ByteLevel"] or kinds == ["Replace", "ByteFallback", "Fuse"]
 
 
-def load_tokenizer(model_dir: Path) -> Tokenizer:
-    """The tokenizer in a directory. Raises ValueError if it has no tokenizer.json that can be read."""
+def load_tokenizer(model_dir: Path) -> FastTokenizer:
+    """The tokenizer.json of a directory. Raises ValueError if it cannot be read."""
     path = model_dir / "tokenizer.json"
-    if not path.is_file():
-        raise ValueError(
-            f"The tokenizer of '{model_dir}' has no tokenizer.json, the only format that is supported."
-        )
     try:
         hf = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise ValueError(f"tokenizer.json of '{model_dir}' cannot be read: {error}") from error
-    return Tokenizer(hf, tokenizer_config(model_dir), path)
+    return FastTokenizer(hf, tokenizer_config(model_dir), path)
 
 
 def tokenizer_config(model_dir: Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class ServerConfig:
     tokenizer: str | None = None
     tokenizer_mode: str = "auto"
     tokenizer_revision: str | None = None
+    trust_remote_code: bool = False
     revision: str | None = None
     hf_token: str | None = None
     download_dir: str | None = None

@@ -105,6 +105,11 @@ def _model_flags(group: _Group) -> None:
     add("--served-model-name", metavar="NAME", nargs="+", help="names that requests may use; default: MODEL")
     add("--tokenizer", metavar="MODEL", help="take the tokenizer from another directory or id")
     add("--tokenizer-mode", metavar="MODE", help="auto or hf; vLLM's other modes are refused")
+    add(
+        "--trust-remote-code",
+        action=arguments.Switch,
+        help="let Python files of the model run, for a tokenizer without tokenizer.json",
+    )
     add("--revision", metavar="REV", help="branch, tag or commit on the hub")
     add("--tokenizer-revision", metavar="REV", help="the same for --tokenizer")
     add("--hf-token", metavar="TOKEN", nargs="?", help="hub access token")

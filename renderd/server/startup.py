@@ -83,6 +83,7 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         tokenizer=config.tokenizer,
         revision=config.revision,
         tokenizer_revision=config.tokenizer_revision,
+        trust_remote_code=config.trust_remote_code,
         hf_token=config.hf_token,
         download_dir=config.download_dir,
         hf_overrides=config.hf_overrides,
