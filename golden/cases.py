@@ -22,7 +22,8 @@ class Server:
     """A configuration: a model of golden.models and the flags that render server and engine share.
 
     `kind` is "render", or "engine" where the cases are requests to a tokens-only engine. `one_process`: the
-    coupled server's own render and derender routes are asked, no `vllm launch render` is started.
+    coupled server's own render and derender routes are asked, no `vllm launch render` is started. `env`:
+    environment variables that both servers get.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Server:
     flags: tuple[str, ...]
     kind: str
     one_process: bool
+    env: Json
 
 
 def load_servers() -> dict[str, Server]:
@@ -42,6 +44,7 @@ def load_servers() -> dict[str, Server]:
             tuple(table["flags"]),
             table.get("kind", "render"),
             table.get("one_process", False),
+            table.get("env", {}),
         )
         for name, table in tables.items()
     }

@@ -21,9 +21,10 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from golden.processes import REPOSITORY, relative, server
 
@@ -42,25 +43,31 @@ class Oracle:
     path: Path
 
     @contextlib.contextmanager
-    def serve(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
+    def serve(
+        self, model: Path, flags: Sequence[str], log: Path, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[str]:
         """A coupled `vllm serve` with dummy weights, which also has the routes of the split deployment.
 
-        Yields its base URL. Requests may script their output, see golden/force_tokens.py.
+        `settings` are further environment variables. Yields its base URL. Requests may script their output,
+        see golden/force_tokens.py.
         """
         arguments = ["serve", relative(model), *flags, *ENGINE_FLAGS]
         if "--tokens-only" not in flags:
             arguments.append("--enable-scale-out")
-        with self._run(model, arguments, log) as url:
+        with self._run(model, arguments, log, settings) as url:
             yield url
 
     @contextlib.contextmanager
-    def render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
-        """A `vllm launch render` server. Yields its base URL."""
-        with self._run(model, ["launch", "render", relative(model), *flags], log) as url:
+    def render(
+        self, model: Path, flags: Sequence[str], log: Path, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[str]:
+        """A `vllm launch render` server. `settings` are further environment variables. Yields its base
+        URL."""
+        with self._run(model, ["launch", "render", relative(model), *flags], log, settings) as url:
             yield url
 
     def _run(
-        self, model: Path, arguments: Sequence[str], log: Path
+        self, model: Path, arguments: Sequence[str], log: Path, settings: Mapping[str, str]
     ) -> contextlib.AbstractContextManager[str]:
         command = [str(self.path / "venv/bin/python"), "-m", "vllm.entrypoints.cli.main", *arguments]
         environment = {
@@ -69,6 +76,7 @@ class Oracle:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(REPOSITORY)]),
             "TIKTOKEN_ENCODINGS_BASE": str(model),  # the harmony library would fetch its vocabulary else
+            **settings,
         }
         return server(command, log, environment)
 

@@ -252,7 +252,7 @@ def record(server: Server, cases: Sequence[Json], reference: oracle.Oracle) -> I
     scripted = [case for case in cases if "output" in case]
     answers: dict[str, Json] = {}
     if scripted or server.kind == "engine":
-        with reference.serve(model, server.flags, LOGS / f"{server.name}-serve.log") as url:
+        with reference.serve(model, server.flags, LOGS / f"{server.name}-serve.log", server.env) as url:
             client = Client(url)
             answers = dict(_ask_engine_all(client, server, scripted, model))
             if server.kind == "engine":
@@ -261,7 +261,7 @@ def record(server: Server, cases: Sequence[Json], reference: oracle.Oracle) -> I
             if server.one_process:
                 yield from _ask_render_all(client, server, cases, answers)
                 return
-    with reference.render(model, server.flags, LOGS / f"{server.name}-render.log") as url:
+    with reference.render(model, server.flags, LOGS / f"{server.name}-render.log", server.env) as url:
         yield from _ask_render_all(Client(url), server, cases, answers)
 
 

@@ -132,8 +132,8 @@ def comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:
     return left, right, SCHEMA_ERROR if _RAW.match(str(left["message"])) else ERROR
 
 
-_RAW = re.compile(r"\d+ validation errors? for ")
-"""The reference hands out what its schema library says of a content part: prose, as of a schema error."""
+_RAW = re.compile(r"\d+ validation errors? for |invalid conversation JSON: ")
+"""The reference hands out what its libraries say of a part of the request: prose, as of a schema error."""
 
 
 def _nearest(want: Json, param: Any) -> Any:

@@ -67,24 +67,23 @@ def replay(
     table = golden.servers[server]
     engine = table.get("kind") == "engine"
     asked = Server(client, served_model(client), recorded_model(golden, server), engine)
-    renders = table.get("renders", True)
     recordings = golden.recordings(server)
     return [
-        Result(case, _check(asked, divergences, case, recordings.get(case.id), renders))
+        Result(case, _check(asked, divergences, case, recordings.get(case.id)))
         for case in golden.cases(server)
         if wanted(case)
     ]
 
 
 def _check(
-    server: Server, divergences: Divergences, case: Case, recording: Recording | None, renders: bool
+    server: Server, divergences: Divergences, case: Case, recording: Recording | None
 ) -> dict[str, list[Finding]]:
     if recording is None:
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
     judge = Judge(divergences, case, recording)
     if case.api == "http":
         return {"http": list(check_http(server, judge, case, recording))}
-    found = {"render": list(check_render(server, judge, case))} if renders else {}
+    found = {"render": list(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()
     return found

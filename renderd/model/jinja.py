@@ -82,8 +82,8 @@ class CompiledTemplate:
                 return self.template.render(variables)
         except ApiError:
             raise
-        except RecursionError as error:
-            raise bad_request(str(error)) from None
+        except RecursionError:  # Python adds what it was about, which depends on the depth of its own stack
+            raise bad_request("maximum recursion depth exceeded") from None
         except Exception as error:  # a template can make any Python operation fail
             raise bad_request(_reason(error)) from None
 

@@ -10,6 +10,8 @@ from typing import Any
 from renderd.model.config import ModelConfig
 from renderd.model.files import fetch, read_json
 from renderd.model.generation import eos_token_ids, generation_defaults, output_cap
+from renderd.model.harmony import MODEL_TYPE as HARMONY_MODELS
+from renderd.model.harmony import Harmony, load_harmony
 from renderd.model.limits import max_model_len, text_config
 from renderd.model.template_kwargs import check_effort_map
 from renderd.model.templates import ChatTemplates, load_named_templates, server_template
@@ -24,7 +26,8 @@ class Model:
     `name`: directory or hub id as given. `served_names`: names that requests may use. `max_model_len`:
     context window in tokens. `hf_config`: config.json. `generation_defaults`: sampling defaults by request
     field. `output_cap`: output tokens that no request may exceed. `eos_token_ids`: every token that ends an
-    answer. `tokenizer_config`: tokenizer_config.json.
+    answer. `tokenizer_config`: tokenizer_config.json. `harmony`: what
+    writes prompts, where no chat template does.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Model:
         output_cap: int | None,
         eos_token_ids: frozenset[int],
         tokenizer_config: Mapping[str, Any],
+        harmony: Harmony | None = None,
     ) -> None:
         self.config = config
         self.name = config.model
@@ -51,6 +55,7 @@ class Model:
         self.output_cap = output_cap
         self.eos_token_ids = eos_token_ids
         self.tokenizer_config = tokenizer_config
+        self.harmony = harmony
         size = text_config(hf_config).get("vocab_size")
         self.max_token_id = max(tokenizer.max_id, size - 1 if isinstance(size, int) else -1)
         self._any_name = os.environ.get("VLLM_SKIP_MODEL_NAME_VALIDATION", "0") in ("1", "true", "True")
@@ -92,6 +97,7 @@ def load_model(config: ModelConfig) -> Model:
         output_cap=output_cap(config.generation_config, config.override_generation_config, defaults),
         eos_token_ids=eos_token_ids(model_dir, hf_config, tokenizer.eos_token_id),
         tokenizer_config=from_tokenizer,
+        harmony=load_harmony(tokenizer_dir) if hf_config.get("model_type") == HARMONY_MODELS else None,
     )
 
 

@@ -21,8 +21,7 @@ def effective_kwargs(
     A null or "auto" never overrides. `effort_map`: what --reasoning-effort-map makes of the request's effort.
     """
     asked = request.chat_template_kwargs or {}
-    effort = request.reasoning_effort
-    mapped = effort_map.get(effort, effort) if effort is not None else None
+    mapped = mapped_effort(request, effort_map)
     fields: dict[str, Any] = {
         "add_generation_prompt": request.add_generation_prompt,
         "continue_final_message": request.continue_final_message,
@@ -35,6 +34,12 @@ def effective_kwargs(
     for layer in (asked, fields):
         kwargs.update((key, value) for key, value in layer.items() if value is not None and value != "auto")
     return kwargs
+
+
+def mapped_effort(request: ChatCompletionRequest, effort_map: Mapping[str, str]) -> str | None:
+    """The request's reasoning effort, as --reasoning-effort-map rewrites it."""
+    effort = request.reasoning_effort
+    return None if effort is None else effort_map.get(effort, effort)
 
 
 def check_effort_map(effort_map: Mapping[str, Any]) -> None:

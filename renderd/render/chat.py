@@ -10,14 +10,14 @@ from msgspec import UNSET, UnsetType
 
 from parsers import Family, UnfitRequestError
 from renderd.model import Model
-from renderd.model.jinja import CompiledTemplate, compile_template
-from renderd.model.template_kwargs import effective_kwargs
+from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.constraint import requested_constraint, tool_constraint
-from renderd.render.conversation import build_conversation, count_tool_calls, has_media
+from renderd.render.conversation import count_tool_calls, has_media
 from renderd.render.ids import base_id
 from renderd.render.options import RenderOptions
-from renderd.render.prompt import Offsets, Truncation, render_text, tokenize_text
+from renderd.render.prompt import Offsets, Truncation, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
+from renderd.render.writer import Chat, Writer
 from renderd.wire.chat import (
     ChatCompletionRequest,
     NamedToolChoice,
@@ -39,6 +39,7 @@ class Server:
     family: Family | None
     options: RenderOptions
     marker_ids: dict[str, list[int]]
+    writer: Writer
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     model.check_name(request.model)
     if request.use_beam_search:
         raise bad_request("Beam search is not supported by the render endpoint")
-    _check_tool_choice(request, family)
+    _check_tool_choice(request, server)
     check_rights(
         server,
         request.chat_template,
@@ -75,7 +76,8 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     )
     field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
     requested_tokens: int | None = getattr(request, field)
-    check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
+    if server.writer.templated:
+        check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
     tools = tool_dicts(request)
     kwargs = effective_kwargs(
         request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map
@@ -125,7 +127,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
             tool_choice=tool_choice_dict(request),
             parallel_tool_calls=request.parallel_tool_calls,
             include_reasoning=request.include_reasoning,
-            chat_template_kwargs=kwargs,
+            chat_template_kwargs=kwargs if server.writer.templated else {},
             history_tool_call_cnt=count_tool_calls(request.messages),
         ),
         stream=bool(request.stream),
@@ -176,6 +178,8 @@ def check_rights(
     server: Server, template: Any, kwargs: Any, media_io_kwargs: Any, mm_processor_kwargs: Any
 ) -> None:
     """Raises ApiError 400 if the request brings what this server takes from its own command line only."""
+    if not server.writer.templated:
+        return
     server.model.templates.check_trust(template, kwargs)
     if server.options.trust_request_mm_kwargs:
         return
@@ -192,23 +196,10 @@ def check_rights(
             )
 
 
-def chat_text(
-    server: Server,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] | None,
-    requested_template: Any,
-    kwargs: dict[str, Any],
-) -> str:
-    """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""
-    model = server.model
-    with_tools = bool(kwargs.get("tools", tools))
-    template: CompiledTemplate = compile_template(model.templates.choose(requested_template, with_tools))
-    wanted = model.config.chat_template_content_format
-    content_format = template.content_format if wanted == "auto" else wanted
-    conversation = build_conversation(
-        messages, content_format, template.mentions_developer, model.served_names[0]
-    )
-    return render_text(model, template, conversation, tools, kwargs)
+def chat_text(server: Server, chat: Chat) -> str:
+    """The prompt's text, to look at. Raises ApiError 400 for a chat that cannot be written."""
+    written = server.writer.write(chat)
+    return written if isinstance(written, str) else server.model.tokenizer.decode(written)
 
 
 def _render_prompt(
@@ -220,14 +211,17 @@ def _render_prompt(
 ) -> Prompt:
     if server.options.exclude_tools_when_tool_choice_none and request.tool_choice == "none":
         tools = None
+    effort = mapped_effort(request, server.model.config.reasoning_effort_map)
     template = request.chat_template or kwargs.get("chat_template")
-    text = chat_text(server, request.messages, tools, template, kwargs)
+    written = server.writer.write(Chat(request.messages, tools, effort, template, kwargs))
+    if not isinstance(written, str):
+        return Prompt(written)
     truncation = truncation_of(
         server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
     with_offsets = bool(request.return_token_offsets)
-    ids, offsets = tokenize_text(server.model, text, request.add_special_tokens, truncation, with_offsets)
-    return Prompt(ids, offsets, text)
+    ids, offsets = tokenize_text(server.model, written, request.add_special_tokens, truncation, with_offsets)
+    return Prompt(ids, offsets, written)
 
 
 def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: int | None) -> Truncation:
@@ -237,10 +231,12 @@ def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: 
     return Truncation(limit, side)
 
 
-def _check_tool_choice(request: ChatCompletionRequest, family: Family | None) -> None:
+def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
     """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3)."""
-    choice = request.tool_choice
-    if not request.tools or choice is None or choice == "none" or (family is not None and family.has_tools):
+    choice, family = request.tool_choice, server.family
+    if not request.tools or choice is None or choice == "none" or not server.writer.templated:
+        return
+    if family is not None and family.has_tools:
         return
     if choice == "auto":
         raise bad_request(

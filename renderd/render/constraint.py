@@ -67,12 +67,12 @@ def tool_constraint(
     if kind != "auto" and family.forces_json:
         return _json(_forced_schema(tools, forced, parallel))
     if model is None:
-        return None
+        return _framed(family.answer_tag, requested)
     alternative = None
     if requested is not None and kind == "auto":
         alternative = _as_format(requested)
-        if alternative is None:
-            return None
+        if alternative is None or requested["choice"] == []:  # an alternative of nothing
+            return _framed(family.answer_tag, requested)
     assert family.tools is not None
     tag = build_tag(
         model,
@@ -117,12 +117,18 @@ def _check_refused(request: ChatCompletionRequest, tools: list[dict[str, Any]], 
             )
 
 
+_MANNERS = ("disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
+"""What a constraint says beside the one thing that it asks for."""
+
+
 def _framed(model: TagModel | None, requested: Constraint | None) -> Constraint | None:
     """The user's constraint in the framing of the family's answers, where it has one."""
     if model is None or model.answer is None or requested is None:
         return None
     form = _as_format(requested)
-    return None if form is None else _tagged(as_tag(framed(model, form)))
+    if form is None:
+        return None
+    return {**_tagged(as_tag(framed(model, form))), **{key: requested[key] for key in _MANNERS}}
 
 
 def _tagged(tag: dict[str, Any]) -> Constraint:
@@ -194,7 +200,7 @@ def _as_format(constraint: Constraint) -> Format | None:
         return json_schema(schema)
     if constraint["regex"] is not None:
         return {"type": "regex", "pattern": constraint["regex"]}
-    if constraint["choice"]:
+    if constraint["choice"] is not None:
         return {
             "type": "or",
             "elements": [{"type": "const_string", "value": c} for c in constraint["choice"]],

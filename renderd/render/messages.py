@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from renderd.model.template_kwargs import effective_kwargs
+from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.chat import Server, chat_text
+from renderd.render.writer import Chat
 from renderd.wire import anthropic, chat
 from renderd.wire.anthropic import ContentBlock, MessagesRequest
 from renderd.wire.errors import ApiError
@@ -98,7 +99,8 @@ class MessagesReader:
         request = chat.decode_chat_request({"messages": messages, "reasoning_effort": effort})
         config = self._server.model.config
         kwargs = effective_kwargs(request, config.default_chat_template_kwargs, config.reasoning_effort_map)
-        return chat_text(self._server, request.messages, None, None, kwargs)
+        mapped = mapped_effort(request, config.reasoning_effort_map)
+        return chat_text(self._server, Chat(request.messages, effort=mapped, kwargs=kwargs))
 
     @cached_property
     def _renders_later_system(self) -> bool:
@@ -109,7 +111,7 @@ class MessagesReader:
         ]
         kwargs = {**self._server.model.config.default_chat_template_kwargs, "add_generation_prompt": True}
         try:
-            return _LATER in chat_text(self._server, messages, None, None, kwargs)
+            return _LATER in chat_text(self._server, Chat(messages, kwargs=kwargs))
         except ApiError:
             return False
 

@@ -10,9 +10,11 @@ from parsers import Family
 from renderd.model import Model
 from renderd.render.chat import Server, render_chat
 from renderd.render.completion import render_completion
+from renderd.render.harmony import HarmonyWriter
 from renderd.render.messages import MessagesReader
 from renderd.render.options import RenderOptions
 from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
+from renderd.render.writer import TemplateWriter, Writer
 from renderd.wire.chat import decode_chat_request
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
@@ -40,7 +42,8 @@ class Renderer:
 
     def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
-        self._server = Server(model, family, options, marker_ids)
+        writer: Writer = TemplateWriter(model) if model.harmony is None else HarmonyWriter(model.harmony)
+        self._server = Server(model, family, options, marker_ids, writer)
         self.messages_reader = MessagesReader(self._server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from renderd.model import Model
-from renderd.render.chat import Server, chat_text, check_rights
+from renderd.render.chat import Server, check_rights
 from renderd.render.prompt import encode
+from renderd.render.writer import Chat
 from renderd.wire.api import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -30,7 +31,10 @@ def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
     request = _read(raw)
     model = server.model
     model.check_name(request.model)
-    ids, _ = encode(model, _text(server, request), request.add_special_tokens)
+    written = _written(server, request)
+    if isinstance(written, str):
+        written, _ = encode(model, written, request.add_special_tokens)
+    ids = written
     pieces = [model.tokenizer.piece(i) or "" for i in ids] if request.return_token_strs else None
     return TokenizeResponse(len(ids), model.max_model_len, ids, pieces)
 
@@ -85,7 +89,8 @@ def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionReques
             raise error from None
 
 
-def _text(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str:
+def _written(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str | list[int]:
+    """The text, or the ids of a conversation that is none."""
     if isinstance(request, TokenizeCompletionRequest):
         return request.prompt
     check_rights(
@@ -106,4 +111,5 @@ def _text(server: Server, request: TokenizeChatRequest | TokenizeCompletionReque
     ):
         kwargs.update((key, value) for key, value in layer.items() if value is not None and value != "auto")
     template = request.chat_template or kwargs.get("chat_template")
-    return chat_text(server, request.messages, tools or None, template, kwargs)
+    chat = Chat(request.messages, tools or None, template=template, kwargs=kwargs, refuses_parts=False)
+    return server.writer.write(chat)

@@ -25,7 +25,8 @@ class Parsing:
 
 
 def load_parsers(config: ServerConfig, model: Model) -> Parsing:
-    """The parsers that the flags name. A tool parser counts only where it is enabled (contract B.3).
+    """The parsers that the flags name. A tool parser counts only where it is enabled (contract B.3). A model
+    that is spoken to in Harmony answers in it, so its reasoning is read in any case (contract C.7).
 
     Raises StartupError for a name that is none, a plugin that fails, a model that lacks what a parser needs,
     and parsers that cannot be combined.
@@ -35,10 +36,10 @@ def load_parsers(config: ServerConfig, model: Model) -> Parsing:
     tools = config.tool_call_parser if config.enable_auto_tool_choice else None
     facts = facts_of(model)
     reasoning, tools = _chosen(model, config.reasoning_parser, tools)
+    if model.harmony is not None:  # its framing is read, reasoning too, whatever the names are
+        reasoning, tools = "openai_gptoss", "openai" if tools else None
     if reasoning is None and tools is None:
         return Parsing()
-    if model.model_type == "gpt_oss":  # vLLM reads its framing, reasoning too, whatever the names are
-        reasoning, tools = "openai_gptoss", "openai" if tools else None
     try:
         for flag, name, family in (
             ("--reasoning-parser", reasoning, parsers.build(reasoning=reasoning, model=facts)),

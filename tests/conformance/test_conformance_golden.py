@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -41,6 +42,7 @@ def serving(server: str, log: Path) -> Iterator[str]:
             cwd=GOLDEN.parent,
             stdout=output,
             stderr=subprocess.STDOUT,
+            env={**os.environ, **table.get("env", {})},
         )
     try:
         url = f"http://127.0.0.1:{port}"

@@ -73,13 +73,14 @@ def test_auto_says_why_it_takes_none(
     assert "--reasoning-parser auto is none: neither its chat template nor" in caplog.text
 
 
-def test_any_parser_of_a_gpt_oss_model_is_its_own() -> None:
+def test_the_parsers_of_a_gpt_oss_model_are_its_own() -> None:
     oss = load_model(ModelConfig(str(model_path("gptoss"))))
     parsing = load_parsers(config(tool_call_parser="hermes"), oss)
     assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", "openai")
     parsing = load_parsers(config(reasoning_parser="qwen3"), oss)
     assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", None)
-    assert load_parsers(config(), oss).family is None
+    parsing = load_parsers(config(), oss)
+    assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", None)
 
 
 def test_framings_are_not_mixed(model: Model) -> None:

@@ -1,0 +1,66 @@
+"""How a conversation becomes a prompt: the one place where models differ in it (contract C)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from renderd.model import Model
+from renderd.model.jinja import CompiledTemplate, compile_template
+from renderd.render.conversation import build_conversation
+from renderd.render.prompt import render_text
+
+
+@dataclass(frozen=True)
+class Chat:
+    """What a prompt is made of. `messages` and `tools` as the wire has them; `effort`: the request's own
+    reasoning effort, mapped. Only templates look at `template`, which is the request's own, and `kwargs`, its
+    effective variables. `refuses_parts`: content parts that a role cannot have are an error; else Harmony
+    leaves them out."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+    effort: str | None = None
+    template: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    refuses_parts: bool = True
+
+
+class Writer(Protocol):
+    """Writes the chats of one model. May be called from many threads.
+
+    `templated`: a chat template does it. Then requests may bring one, and variables for it, if the server
+    trusts them; what they ask for in tokens is checked before; and nobody knows whether the template makes
+    the model call tools in a way that can be read without a tool parser.
+    """
+
+    templated: bool
+
+    def write(self, chat: Chat) -> str | list[int]:
+        """The prompt as text, or as token ids where text does not say which of its tokens are special.
+
+        Raises ApiError 400 for a chat that cannot be written.
+        """
+        ...
+
+
+class TemplateWriter:
+    """Writes with the model's chat template, or the server's, or the request's."""
+
+    templated = True
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def write(self, chat: Chat) -> str:
+        """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""
+        model = self._model
+        with_tools = bool(chat.kwargs.get("tools", chat.tools))
+        template: CompiledTemplate = compile_template(model.templates.choose(chat.template, with_tools))
+        wanted = model.config.chat_template_content_format
+        content_format = template.content_format if wanted == "auto" else wanted
+        conversation = build_conversation(
+            chat.messages, content_format, template.mentions_developer, model.served_names[0]
+        )
+        return render_text(model, template, conversation, chat.tools, chat.kwargs)
