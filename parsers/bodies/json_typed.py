@@ -28,6 +28,8 @@ _LONGEST_WORD = 64  # of a number, a truth value or null that was written as a s
 _NUMBER = re.compile(r"[-+._\deEinfatyINFATY\s]*")
 _WORDS = ("true", "false", "1", "0")
 _JSON_BEGINS = frozenset('{["-0123456789tfn')
+_load = json.JSONDecoder(strict=False).decode
+_dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class TypedJson(msgspec.Struct, array_like=True):
@@ -204,19 +206,19 @@ def _undecided(held: str, codes: str) -> bool:
 def _typed(literal: str, node: Node) -> str:
     """The JSON of a scalar that was written as `literal`."""
     try:
-        value: Any = json.loads(literal, strict=False)
+        value: Any = _load(literal)
     except ValueError:
         return literal
     if isinstance(value, str):
         written = schema.coerce(value, node)
-        return literal if written == json.dumps(value, ensure_ascii=False) else written
+        return literal if written == _dump(value) else written
     typed = schema.retype(value, node)
-    return literal if typed == value and type(typed) is type(value) else json.dumps(typed, ensure_ascii=False)
+    return literal if typed == value and type(typed) is type(value) else _dump(typed)
 
 
 def _read(literal: str) -> str:
     try:
-        key: Any = json.loads(literal, strict=False)
+        key: Any = _load(literal)
     except ValueError:
         return ""
     return key if isinstance(key, str) else ""

@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     alone.add_argument(
         "--worst",
         action="store_true",
-        help=f"the dearest input: its last tenth may cost {parsing.RATIO} times its first",
+        help=f"the dearest input: the same limit, and its last tenth at most {parsing.RATIO} times its first",
     )
     alone.add_argument(
         "--bytes", type=_positive, default=1 << 20, help="length of the dearest input (default 1 MB)"

@@ -198,7 +198,7 @@ def measure(entry: Entry, tools: list[dict[str, Any]], rounds: int = 0) -> Row:
 
 def measure_worst(entry: Entry, tools: list[dict[str, Any]], size: int, share: int = 1) -> Row:
     """A family on the dearest of its worst inputs and on the one whose cost rises most: tried short, then
-    `size` characters of each. `share`: try one in so many."""
+    `size` characters of each. Cost and ratio are the greater of the two. `share`: try one in so many."""
     subject = Subject(entry, tools)
     dearest, rising = (0.0, ""), (0.0, "")
     inputs = subject.worst()
@@ -213,7 +213,9 @@ def measure_worst(entry: Entry, tools: list[dict[str, Any]], size: int, share: i
     for name in {dearest[1], rising[1]}:
         opener, repeated = inputs[name]
         found.append(steepest(subject, [*opener, *repeated * (size // len(repeated[0]))], name))
-    return max(found, key=lambda row: row.ratio or 0.0)
+    worst = max(found, key=lambda row: row.ratio or 0.0)
+    worst.fed = max(row.fed for row in found)
+    return worst
 
 
 def steepest(subject: Subject, lexemes: Sequence[str], name: str) -> Row:
@@ -244,10 +246,8 @@ def rows(worst: bool, size: int, names: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def failed(row: Row, limit: float) -> bool:
-    """Whether a row breaks the limits: that of the worst input is only that it may not rise."""
-    if row.ratio is not None:
-        return row.ratio > RATIO
-    return max(row.fed, row.stateless or 0.0) > limit
+    """Whether a row breaks the limits."""
+    return max(row.fed, row.stateless or 0.0) > limit or (row.ratio or 0.0) > RATIO
 
 
 def report(worst: bool, size: int, limit: float, names: Sequence[str], as_json: bool) -> int:
