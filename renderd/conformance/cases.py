@@ -97,7 +97,7 @@ class Recording(msgspec.Struct):
         if where != "error":
             return [self.view(where)]
         views = [self.view(kind) for kind in ("http", "render", "batch", "stream")]
-        return [view for view in views if isinstance(view, dict) and "status" in view]
+        return [view for view in views if isinstance(view, dict) and isinstance(view.get("status"), int)]
 
 
 def assembled(events: list[Json]) -> Json:

@@ -119,7 +119,8 @@ def brief(value: Any) -> str:
 
 
 def failed(value: Any) -> bool:
-    return isinstance(value, dict) and "status" in value and value["status"] >= 400
+    status = value.get("status") if isinstance(value, dict) else None
+    return isinstance(status, int) and status >= 400  # a response has a status too, a word
 
 
 def comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:

@@ -154,7 +154,7 @@ def _differ(left: Any, right: Any) -> bool:
 def stream_differs_from_batch(evidence: Evidence) -> str | None:
     batch = evidence.recording.view("batch")
     stream = evidence.recording.view("stream")
-    if any(view is ABSENT or "status" in view for view in (batch, stream)):
+    if any(view is ABSENT or isinstance(view.get("status"), int) for view in (batch, stream)):
         return "batch and stream were not both recorded"
     left, right = get(outline(batch), evidence.path), get(stream, evidence.path)
     return None if _differ(left, right) else f"batch and stream both say {left!r}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from renderd.conformance import assemble
 from renderd.conformance.assemble_messages import MessageAssembly, message_outline
+from renderd.conformance.assemble_responses import ResponseAssembly, response_outline
 
 
 class Assembler(Protocol):
@@ -18,17 +19,26 @@ class Assembler(Protocol):
     def answer(self) -> dict[str, Any]: ...
 
 
+_ASSEMBLERS: dict[str, Callable[[], Assembler]] = {
+    "message_start": MessageAssembly,
+    "response.created": ResponseAssembly,
+}
+"""By the first event of a stream."""
+
+
 def outline(batch: dict[str, Any]) -> dict[str, Any]:
     """Of a batch answer, what a stream can say too."""
     if batch.get("type") == "message":
         return message_outline(batch)
+    if batch.get("object") == "response":
+        return response_outline(batch)
     return assemble.outline(batch)
 
 
 def assembly(events: Sequence[dict[str, Any]]) -> Assembler:
     """Chunks or events of a whole stream, put together."""
     first = events[0].get("type") if events else None
-    made: Assembler = MessageAssembly() if first == "message_start" else assemble.Assembly()
+    made: Assembler = _ASSEMBLERS.get(first or "", assemble.Assembly)()
     for event in events:
         made.add(event)
     return made

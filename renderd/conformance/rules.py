@@ -25,6 +25,14 @@ _LOGPROBS: dict[str, Rule] = {
 _MESSAGES: dict[str, Rule] = {"content[*].id": call_id, "content[*].signature": identifier}
 """Of the messages API: random ids, and signatures that nobody can check."""
 
+_RESPONSES: dict[str, Rule] = {
+    "created_at": timestamp,
+    "output[*].id": identifier,
+    "output[*].call_id": call_id,
+    **{f"output[*].content[*].logprobs[*]{inner}.logprob": logprob for inner in ("", ".top_logprobs[*]")},
+}
+"""Of the responses API."""
+
 RENDER = Rules(
     {
         "request_id": identifier,
@@ -45,6 +53,7 @@ BATCH = Rules(
         "choices[*].message.tool_calls[*].id": call_id,
         **_LOGPROBS,
         **_MESSAGES,
+        **_RESPONSES,
     },
     absent_is_null=True,
 )
@@ -55,6 +64,7 @@ _STREAM: dict[str, Rule] = {
     "choices[*].message.tool_calls[*].id": call_id,
     **_LOGPROBS,
     **_MESSAGES,
+    **_RESPONSES,
 }
 
 

@@ -16,7 +16,7 @@ from renderd.derender.message import finish_reason_of, message_of, text_of
 from renderd.derender.requests import read_completion_request
 from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
-from renderd.derender.stops import StopSearch, drop_stop_token
+from renderd.derender.stops import End, StopSearch, drop_stop_token
 from renderd.wire.answers import ChatChoice, ChatCompletion, Completion, CompletionChoice
 from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest
 from renderd.wire.errors import bad_request
@@ -148,6 +148,17 @@ class BatchDerenderer:
 
     def decode(self, choice: GenerateChoice, context: Context, seed: Sequence[int]) -> Decoded:
         """Read a choice."""
+        decoder, end = self.begin(choice, context, seed)
+        events = decoder.feed(end.text_ids, tokens_before=0, final=True, end_token=end.by_token)
+        self._setup.report(events)
+        if decoder.search.matched is not None:
+            return Decoded(events, "stop", decoder.search.matched, decoder.reasoning_tokens)
+        return Decoded(events, choice.finish_reason, end.stop_reason, decoder.reasoning_tokens)
+
+    def begin(
+        self, choice: GenerateChoice, context: Context, seed: Sequence[int]
+    ) -> tuple[ChoiceDecoder, End]:
+        """A decoder before the first id of a choice, and where the choice ends."""
         setup = self._setup
         reason = choice.finish_reason or "stop"  # a finished answer without a reason has stopped
         end = drop_stop_token(
@@ -163,12 +174,7 @@ class BatchDerenderer:
         search = StopSearch(stops, min_tokens=context.min_tokens, include=context.include_stop)
         detokenizer = setup.detokenizer(context)
         machine = setup.machine(context.parser) if context.parser else None
-        decoder = ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine)
-        events = decoder.feed(end.text_ids, tokens_before=0, final=True, end_token=end.by_token)
-        setup.report(events)
-        if search.matched is not None:
-            return Decoded(events, "stop", search.matched, decoder.reasoning_tokens)
-        return Decoded(events, choice.finish_reason, end.stop_reason, decoder.reasoning_tokens)
+        return ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine), end
 
     def _chat_choice(
         self, choice: GenerateChoice, decoded: Decoded, context: Context, request_id: str

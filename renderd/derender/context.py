@@ -31,6 +31,8 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
         first_call: number of the first call where ids count calls, None where they are hashed (contract E.8).
         nine: hashed ids are nine letters and digits.
         spaces: added tokens are set off by spaces, by the tokenizers that do so.
+        told: what else a route remembers of the request, encoded.
+        with_logprobs: of a response, whose text has none otherwise.
     """
 
     parser: RequestContext | None = None
@@ -51,6 +53,8 @@ class Context(msgspec.Struct, array_like=True, frozen=True):
     first_call: int | None = None
     nine: bool = False
     spaces: bool = True
+    told: bytes = b""
+    with_logprobs: bool = False
 
     @property
     def hidden(self) -> bool:

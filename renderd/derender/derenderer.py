@@ -11,6 +11,7 @@ import msgspec
 from parsers import Family
 from renderd.derender.batch import BatchDerenderer
 from renderd.derender.messages import MessagesDerenderer, Reader, unread
+from renderd.derender.responses import ResponsesDerenderer
 from renderd.derender.setup import AnomalyCallback, DerenderOptions, Setup
 from renderd.derender.stream import StreamDerenderer
 from renderd.model import Model
@@ -18,9 +19,11 @@ from renderd.wire.derender import (
     DerenderChatRequest,
     DerenderCompletionRequest,
     DerenderMessagesRequest,
+    DerenderResponsesRequest,
     decode_chat,
     decode_completion,
     decode_messages,
+    decode_responses,
 )
 from renderd.wire.errors import bad_request
 
@@ -49,6 +52,7 @@ class Derenderer:
         setup = Setup(model, family, options, on_anomaly, clock)
         self._batch = BatchDerenderer(setup)
         self._stream = StreamDerenderer(setup)
+        self._responses = ResponsesDerenderer(setup, self._batch, self._stream)
         self._messages = MessagesDerenderer(self._batch, self._stream, read_messages or unread)
 
     def chat(self, body: bytes) -> bytes:
@@ -71,6 +75,13 @@ class Derenderer:
         if isinstance(request, DerenderMessagesRequest):
             return _answer(self._messages.batch, request)
         return _answer(self._messages.stream, request)
+
+    def responses(self, body: bytes) -> bytes:
+        """`/v1/responses/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
+        request = decode_responses(body)
+        if isinstance(request, DerenderResponsesRequest):
+            return _answer(self._responses.batch, request)
+        return _answer(self._responses.stream, request)
 
 
 def _answer(derender: Callable[[T], msgspec.Struct], request: T) -> bytes:

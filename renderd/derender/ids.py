@@ -43,9 +43,14 @@ class CallIds:
 
 
 def hashed_id(key: bytes) -> str:
-    """`chatcmpl-tool-` and 16 hexadecimal digits that look like the low half of a random UUID."""
+    """`chatcmpl-tool-` and what `low_half` gives."""
+    return f"chatcmpl-tool-{low_half(key)}"
+
+
+def low_half(key: bytes) -> str:
+    """16 hexadecimal digits that look like the low half of a random UUID."""
     digits = hashlib.blake2b(key, digest_size=8).hexdigest()
-    return f"chatcmpl-tool-{_VARIANTS[int(digits[0], 16) & 3]}{digits[1:]}"
+    return f"{_VARIANTS[int(digits[0], 16) & 3]}{digits[1:]}"
 
 
 def nine_characters(key: bytes) -> str:

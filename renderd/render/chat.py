@@ -62,11 +62,26 @@ class Prompt:
 
 def render_chat(server: Server, request: ChatCompletionRequest, header_id: str | None) -> GenerateRequest:
     """What an engine needs to answer the request. Raises ApiError 400 or 404."""
-    model, family = server.model, server.family
-    model.check_name(request.model)
+    server.model.check_name(request.model)
     if request.use_beam_search:
         raise bad_request("Beam search is not supported by the render endpoint")
     _check_tool_choice(request, server)
+    field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
+    return render_message(
+        server, request, getattr(request, field), field, "chatcmpl-" + base_id(header_id, request.request_id)
+    )
+
+
+def render_message(
+    server: Server,
+    request: ChatCompletionRequest,
+    requested_tokens: int | None,
+    field: str,
+    request_id: str,
+) -> GenerateRequest:
+    """What an engine needs to answer a request of any API with messages. `field`: what the API calls
+    `requested_tokens`. Raises ApiError 400."""
+    model, family = server.model, server.family
     check_rights(
         server,
         request.chat_template,
@@ -74,8 +89,6 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         request.media_io_kwargs,
         request.mm_processor_kwargs,
     )
-    field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
-    requested_tokens: int | None = getattr(request, field)
     if server.writer.templated:
         check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
     tools = tool_dicts(request)
@@ -109,7 +122,7 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     )
     has_reasoning = family is not None and family.has_reasoning
     return GenerateRequest(
-        request_id="chatcmpl-" + base_id(header_id, request.request_id),
+        request_id=request_id,
         token_ids=prompt.ids,
         token_offsets=prompt.offsets,
         features=None,

@@ -11,7 +11,7 @@ import msgspec
 
 from renderd.model.content_format import ContentFormat
 from renderd.wire.decode import rule_error
-from renderd.wire.errors import bad_request
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.messages import refuses_parts
 
 Message = dict[str, Any]
@@ -147,15 +147,20 @@ def _part(raw: str | dict[str, Any], role: str, model_name: str) -> dict[str, An
     if not isinstance(kind, str):
         raise rule_error("Invalid 'type' field in multimodal part.", "type")
     if kind not in _TEXT_KEYS:
-        raise rule_error(
-            f"Unsupported chat content part type: {kind!r}. Supported types: {', '.join(_PART_TYPES)}.",
-            "type",
-            value=kind,
-        )
+        raise unsupported_part(kind)
     text = raw.get(_TEXT_KEYS[kind])
     if text is None:
         return None
     return _text(text, {key: value for key, value in raw.items() if key not in _OWN_KEYS}, role)
+
+
+def unsupported_part(kind: str) -> ApiError:
+    """400 of a content part of a type that there is not."""
+    return rule_error(
+        f"Unsupported chat content part type: {kind!r}. Supported types: {', '.join(_PART_TYPES)}.",
+        "type",
+        value=kind,
+    )
 
 
 def _part_type(part: dict[str, Any]) -> Any:

@@ -13,12 +13,14 @@ from renderd.render.completion import render_completion
 from renderd.render.harmony import HarmonyWriter
 from renderd.render.messages import MessagesReader
 from renderd.render.options import RenderOptions
+from renderd.render.responses import render_responses
 from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
 from renderd.render.writer import TemplateWriter, Writer
 from renderd.wire.chat import decode_chat_request
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
 from renderd.wire.errors import bad_request
+from renderd.wire.responses import decode_responses_request
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -60,6 +62,11 @@ class Renderer:
         """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
         request = self.messages_reader.read(parse_object(body))
         return _encode(render_chat(self._server, request, request_id))
+
+    def responses(self, body: bytes, request_id: str | None) -> bytes:
+        """`/v1/responses/render`: a GenerateRequest. Its id is the request's own: no header counts."""
+        request = decode_responses_request(parse_object(body))
+        return _encode(render_responses(self._server, request))
 
     def tokenize(self, body: bytes) -> bytes:
         """`/tokenize`."""

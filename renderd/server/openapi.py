@@ -13,6 +13,7 @@ from renderd.wire import derender
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.errors import ErrorResponse
+from renderd.wire.responses import ResponsesRequest
 
 _REF = "#/components/schemas/{name}"
 
@@ -24,6 +25,9 @@ _RAW = (
     (derender.DerenderCompletionRequest, "completion_request", CompletionRequest),
     (derender.DerenderCompletionStreamRequest, "completion_request", CompletionRequest),
     (derender.DerenderCompletionStreamRequest, "prompt_token_ids", list[int]),
+    (derender.DerenderResponsesRequest, "responses_request", ResponsesRequest),
+    (derender.DerenderResponsesStreamRequest, "responses_request", ResponsesRequest),
+    (derender.DerenderResponsesStreamRequest, "prompt_token_ids", list[int]),
 )
 
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}

@@ -17,11 +17,12 @@ from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
 from renderd.server.metrics import Metrics, path_below_root
 from renderd.server.services import Services
-from renderd.wire import answers, anthropic_answers, api, derender
+from renderd.wire import answers, anthropic_answers, api, derender, response_answers
 from renderd.wire.anthropic import MessagesRequest
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.generate import GenerateRequest
+from renderd.wire.responses import ResponsesRequest
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,22 @@ POSTS = (
         (MessagesRequest,),
         (GenerateRequest,),
         lambda services: services.renderer.messages,
+    ),
+    Post(
+        "/v1/responses/derender",
+        "Token ids to a response, or a streamed event to the response's events and the state for the next "
+        "call.",
+        (derender.DerenderResponsesRequest, derender.DerenderResponsesStreamRequest),
+        (response_answers.Response, response_answers.ResponsesStreamAnswer),
+        lambda services: _without_id(services.derenderer.responses),
+        brief=_brief_derender,
+    ),
+    Post(
+        "/v1/responses/render",
+        "Responses request to token ids and sampling parameters.",
+        (ResponsesRequest,),
+        (GenerateRequest,),
+        lambda services: services.renderer.responses,
     ),
     Post(
         "/tokenize",

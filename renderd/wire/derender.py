@@ -90,6 +90,29 @@ class DerenderMessagesStreamRequest(msgspec.Struct):
     messages_request: Raw | None = None
 
 
+class DerenderResponsesRequest(msgspec.Struct):
+    """A finished response to derender. `responses_request` is the request as the client sent it."""
+
+    generate_response: GenerateResponse
+    stream: bool = False
+    model: str | None = None
+    prompt_tokens: int | None = None
+    prompt_token_ids: PromptIds | None = None
+    responses_request: Raw | None = None
+
+
+class DerenderResponsesStreamRequest(msgspec.Struct):
+    """One event of a streamed response, with the state that the last call returned, null at first."""
+
+    generate_chunk: GenerateChunk
+    stream: bool = True
+    model: str | None = None
+    stream_state: DerenderStreamState | None = None
+    prompt_tokens: int | None = None
+    prompt_token_ids: Raw | None = None
+    responses_request: Raw | None = None
+
+
 def decode_chat(body: bytes) -> DerenderChatRequest | DerenderChatStreamRequest:
     """The body of `/v1/chat/completions/derender`. Raises ApiError 400."""
     values = _split(body)
@@ -107,6 +130,16 @@ def decode_messages(body: bytes) -> DerenderMessagesRequest | DerenderMessagesSt
         return _bind_stream(values, DerenderMessagesStreamRequest, DerenderMessagesRequest)
     request = _bind(values, DerenderMessagesRequest)
     _check_ids(request.generate_response, "body.DerenderMessagesRequest.generate_response")
+    return request
+
+
+def decode_responses(body: bytes) -> DerenderResponsesRequest | DerenderResponsesStreamRequest:
+    """The body of `/v1/responses/derender`. Raises ApiError 400."""
+    values = _split(body)
+    if _streams(values, DerenderResponsesRequest):
+        return _bind_stream(values, DerenderResponsesStreamRequest, DerenderResponsesRequest)
+    request = _bind(values, DerenderResponsesRequest)
+    _check_ids(request.generate_response, "body.DerenderResponsesRequest.generate_response")
     return request
 
 

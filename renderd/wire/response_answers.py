@@ -1,6 +1,6 @@
 """Answers of the Responses API (contract D.4): the Response object, its items, and the events of a stream.
 
-Every key is always written, in the order of the fields.
+Every key is always written, in the order of the fields; the type of an item comes first.
 """
 
 from __future__ import annotations
@@ -47,35 +47,34 @@ class OutputText(msgspec.Struct, kw_only=True):
     logprobs: list[OutputLogprob] | None = None
 
 
-class ReasoningItem(msgspec.Struct, kw_only=True):
+class ReasoningItem(msgspec.Struct, kw_only=True, tag_field="type", tag="reasoning"):
     """What the model thought. `content` is null while nothing was said."""
 
     id: str
     summary: list[Any] = []
-    type: Literal["reasoning"] = "reasoning"
     content: list[ReasoningText] | None
     encrypted_content: None = None
     status: Status
 
 
-class MessageItem(msgspec.Struct, kw_only=True):
+class MessageItem(msgspec.Struct, kw_only=True, tag_field="type", tag="message"):
     """Text for the user."""
 
     id: str
     content: list[OutputText]
     role: Literal["assistant"] = "assistant"
     status: Status
-    type: Literal["message"] = "message"
     phase: None = None
 
 
-class FunctionCallItem(msgspec.Struct, kw_only=True, rename={"async_": "async"}):
+class FunctionCallItem(
+    msgspec.Struct, kw_only=True, tag_field="type", tag="function_call", rename={"async_": "async"}
+):
     """A call of a function. `arguments` is a JSON text as the model wrote it, unterminated if it was cut."""
 
     arguments: str
     call_id: str
     name: str
-    type: Literal["function_call"] = "function_call"
     id: str
     async_: None = None
     caller: None = None
@@ -83,13 +82,14 @@ class FunctionCallItem(msgspec.Struct, kw_only=True, rename={"async_": "async"})
     status: Status
 
 
-class CustomCallItem(msgspec.Struct, kw_only=True, rename={"async_": "async"}):
+class CustomCallItem(
+    msgspec.Struct, kw_only=True, tag_field="type", tag="custom_tool_call", rename={"async_": "async"}
+):
     """A call of a custom tool, with the text for it."""
 
     call_id: str
     input: str
     name: str
-    type: Literal["custom_tool_call"] = "custom_tool_call"
     id: str
     async_: None = None
     caller: None = None

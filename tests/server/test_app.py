@@ -38,6 +38,10 @@ CALLS = {
     "/v1/completions/render": "render.completion",
     "/v1/chat/completions/derender": "derender.chat",
     "/v1/completions/derender": "derender.completion",
+    "/v1/messages/render": "render.messages",
+    "/v1/messages/derender": "derender.messages",
+    "/v1/responses/render": "render.responses",
+    "/v1/responses/derender": "derender.responses",
     "/tokenize": "render.tokenize",
     "/detokenize": "render.detokenize",
 }

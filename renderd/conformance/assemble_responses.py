@@ -1,0 +1,104 @@
+"""A stream of the responses API put together again: the response that its events amount to, and faults of
+their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TEXTS = {
+    "response.output_text": "text",
+    "response.reasoning_text": "text",
+    "response.function_call_arguments": "arguments",
+    "response.custom_tool_call_input": "input",
+}
+"""Kinds of deltas, and where the `done` event of each has the whole text."""
+
+_LAST = ("response.completed", "response.incomplete")
+
+
+class ResponseAssembly:
+    """One response from its events, in the order in which they came.
+
+    Attributes:
+        faults: what no client should see, in the order found.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._count = 0
+        self._begun: dict[str, Any] = {}
+        self._ended: dict[str, Any] = {}
+        self._items: list[dict[str, Any]] = []
+        self._open: dict[str, Any] | None = None
+        self._said: list[str] = []
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Take the next event."""
+        kind = event.get("type", "")
+        if event.get("sequence_number") != self._count:
+            self.faults.append(f"event {self._count} has number {event.get('sequence_number')}")
+        if self._ended:
+            self.faults.append(f"{kind} behind the end")
+        if self._count < 2 and kind != ("response.created", "response.in_progress")[self._count]:
+            self.faults.append(f"{kind} is event {self._count}")
+        self._count += 1
+        stem, _, change = kind.rpartition(".")
+        if kind in ("response.created", "response.in_progress"):
+            self._begun = event["response"]
+            if self._begun["output"] or self._begun["status"] != "in_progress":
+                self.faults.append(f"{kind} has output or is over")
+        elif kind in _LAST:
+            self._end(event["response"])
+        elif kind == "response.output_item.added":
+            self._start(event)
+        elif kind == "response.output_item.done":
+            self._stop(event)
+        elif stem in _TEXTS or stem == "response.content_part":
+            self._say(event, stem, change)
+        else:
+            self.faults.append(f"type is {kind!r}")
+
+    def answer(self) -> dict[str, Any]:
+        """What `response_outline` makes of the equal batch answer."""
+        if not self._ended:
+            self.faults.append("never ended")
+        return response_outline(self._ended | {"output": self._items})
+
+    def _start(self, event: dict[str, Any]) -> None:
+        if self._open is not None or event["output_index"] != len(self._items):
+            self.faults.append(f"item {event['output_index']} added behind {len(self._items)}")
+        self._open, self._said = event["item"], []
+
+    def _say(self, event: dict[str, Any], stem: str, change: str) -> None:
+        opened = self._open or {}
+        if event["item_id"] != opened.get("id") or event["output_index"] != len(self._items):
+            self.faults.append(f"{stem}.{change} of no open item")
+        if change == "delta":
+            self._said.append(event["delta"])
+        elif change == "done":
+            whole = event[_TEXTS[stem]] if stem in _TEXTS else event["part"]["text"]
+            if whole != "".join(self._said):
+                self.faults.append(f"{stem}.done repeats another text")
+
+    def _stop(self, event: dict[str, Any]) -> None:
+        item, opened = event["item"], self._open or {}
+        same = all(item.get(key) == opened.get(key) for key in ("id", "type", "call_id", "name"))
+        if self._open is None or not same or event["output_index"] != len(self._items):
+            self.faults.append(f"item {event['output_index']} done")
+        self._items.append(item)
+        self._open = None
+
+    def _end(self, response: dict[str, Any]) -> None:
+        self._ended = response
+        if self._open is not None:
+            self.faults.append("the response ended in an item")
+        if response["output"] != self._items:
+            self.faults.append("the last event has other items than those before")
+        for key in ("id", "created_at", "model", "tools", "tool_choice"):
+            if response.get(key) != self._begun.get(key):
+                self.faults.append(f"{key} changed")
+
+
+def response_outline(batch: dict[str, Any]) -> dict[str, Any]:
+    """Of a batch answer, what a stream can say too: all but when."""
+    return {key: value for key, value in batch.items() if key not in ("id", "created_at", "model")}

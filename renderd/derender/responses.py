@@ -1,0 +1,221 @@
+"""Responses, whole and streamed (contract D.4 and E). What they say is read as a chat answer's is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from renderd.derender.batch import BatchDerenderer, Decoded
+from renderd.derender.context import Context
+from renderd.derender.echo import Told, echo_of, tell, told_by
+from renderd.derender.ids import CallIds
+from renderd.derender.items import Answer, ItemWriter
+from renderd.derender.opening import Stream
+from renderd.derender.requests import read_object
+from renderd.derender.route import MessageRoute
+from renderd.derender.setup import Setup
+from renderd.derender.stream import News, StreamDerenderer, guarded
+from renderd.wire.answers import ChatTokenLogprob
+from renderd.wire.derender import DerenderResponsesRequest, DerenderResponsesStreamRequest
+from renderd.wire.errors import bad_request
+from renderd.wire.generate import ChoiceLogprobs, GenerateChoice, GenerateChunkChoice
+from renderd.wire.response_answers import (
+    CandidateLogprob,
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputItem,
+    OutputLogprob,
+    OutputTokensDetails,
+    Response,
+    ResponsesStreamAnswer,
+    ResponseUsage,
+    Status,
+)
+from renderd.wire.responses import ResponsesRequest, as_chat, decode_responses_request
+
+
+def _read(value: Raw | None, loc: str) -> ResponsesRequest | None:
+    return None if value is None else decode_responses_request(read_object(value, loc), loc)
+
+
+_ROUTE: MessageRoute[ResponsesRequest] = MessageRoute("Responses", "responses_request", _read, as_chat, tell)
+
+
+class ResponsesDerenderer:
+    """Derenders responses. Raises ApiError."""
+
+    def __init__(self, setup: Setup, batch: BatchDerenderer, stream: StreamDerenderer) -> None:
+        self._setup = setup
+        self._batch = batch
+        self._stream = stream
+
+    def batch(self, body: DerenderResponsesRequest) -> Response:
+        """The Response of a finished answer."""
+        response = body.generate_response
+        model, context, seed = self._batch.open(body, _ROUTE)
+        if len(response.choices) != 1:
+            raise bad_request(f"a response is one choice (got {len(response.choices)}).")
+        choice = response.choices[0]
+        prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
+        answer = Answer(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
+        told = told_by(context)
+        writer = _writer(answer, context, told, response.request_id)
+        decoded = self._read_choice(choice, context, seed, writer)
+        cut = decoded.finish_reason == "length"
+        writer.end(cut)
+        return _response(
+            echo_of(told, model),
+            response.request_id,
+            self._setup.now(),
+            "incomplete" if cut else "completed",
+            writer.output(),
+            self._usage(answer, len(choice.token_ids or ()), decoded.reasoning_tokens),
+        )
+
+    def stream(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
+        """The events for an event of the engine, and the state to bring with the next."""
+        given = body.stream_state is not None
+        return guarded(given, "derender failed", lambda: self._events(body))
+
+    def _events(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
+        if body.stream_state is not None and body.stream_state.parser_state is None:
+            raise bad_request("stream_state has lost its parser_state. Send stream_state back unchanged.")
+        stream, chunk = self._stream.opening.message(body, _ROUTE), body.generate_chunk
+        memory, told = stream.memory, told_by(stream.context)
+        first = memory.answer is None
+        answer = Answer(_input_tokens(body, memory.prompt_tokens)) if first else _answer(memory.answer)
+        writer = _writer(answer, stream.context, told, chunk.request_id)
+        if first:
+            for kind in ("created", "in_progress"):
+                begun = _response(
+                    echo_of(told, stream.model), chunk.request_id, memory.created, "in_progress", [], None
+                )
+                writer.send(f"response.{kind}", response=begun)
+        for choice in [] if memory.ended else chunk.choices:
+            self._choice(stream, choice, writer, told, chunk.request_id)
+        memory.answer = answer
+        return ResponsesStreamAnswer(writer.take(), self._stream.opening.close(stream))
+
+    def _choice(
+        self, stream: Stream, choice: GenerateChunkChoice, writer: ItemWriter, told: Told, request_id: str
+    ) -> None:
+        memory, state = stream.memory, stream.state
+        entries = self._entries(choice.logprobs, stream.context, state.logprob_context_token_ids)
+        news = News()
+        for part, logprobs in _parts(choice, entries):
+            news = self._stream.advance(stream, part)
+            writer.feed(news.events, logprobs)
+            if news.finish_reason is not None:
+                break
+        self._stream.save(stream, choice)
+        if news.finish_reason is None:
+            return
+        memory.ended = True
+        cut = news.finish_reason == "length"
+        writer.end(cut)
+        status: Status = "incomplete" if cut else "completed"
+        usage = self._usage(writer.answer, memory.tokens, memory.reasoning_tokens)
+        ended = _response(
+            echo_of(told, stream.model), request_id, memory.created, status, writer.output(), usage
+        )
+        writer.send(f"response.{status}", response=ended)
+
+    def _read_choice(
+        self, choice: GenerateChoice, context: Context, seed: Sequence[int], writer: ItemWriter
+    ) -> Decoded:
+        entries = self._entries(choice.logprobs, context, ())
+        if entries is None:
+            decoded = self._batch.decode(choice, context, seed)
+            writer.feed(decoded.events)
+            return decoded
+        # Which tokens are text of a message is seen by reading one at a time.
+        decoder, end = self._batch.begin(choice, context, seed)
+        for index, token_id in enumerate(end.text_ids):
+            writer.feed(
+                decoder.feed([token_id], tokens_before=index, final=False), entries[index : index + 1]
+            )
+            if decoder.search.matched is not None:
+                return Decoded([], "stop", decoder.search.matched, decoder.reasoning_tokens)
+        rest = decoder.feed([], tokens_before=len(end.text_ids), final=True, end_token=end.by_token)
+        writer.feed(rest, [])
+        return Decoded([], choice.finish_reason, end.stop_reason, decoder.reasoning_tokens)
+
+    def _entries(
+        self, logprobs: ChoiceLogprobs | None, context: Context, before: Sequence[int]
+    ) -> list[OutputLogprob] | None:
+        """An entry a token, None where nobody asked. `before`: the last ids before the first of them."""
+        if logprobs is None or context.hidden or not context.with_logprobs:
+            return None
+        decoded = self._setup.logprobs.chat(logprobs, context.candidates, before)
+        return [_entry(token) for token in (decoded.content if decoded else None) or ()]
+
+    def _usage(self, answer: Answer, output: int, reasoning: int) -> ResponseUsage:
+        family = self._setup.family
+        return ResponseUsage(
+            answer.input_tokens,
+            InputTokensDetails(),
+            output,
+            OutputTokensDetails(reasoning if family is not None and family.has_reasoning else 0),
+            answer.input_tokens + output,
+        )
+
+
+def _parts(
+    choice: GenerateChunkChoice, entries: list[OutputLogprob] | None
+) -> Iterable[tuple[GenerateChunkChoice, list[OutputLogprob] | None]]:
+    """The choice token by token, where it has logprobs: each goes with the text of its token."""
+    ids = choice.token_ids or []
+    if entries is None or len(ids) < 2:
+        yield choice, entries
+        return
+    for index, token_id in enumerate(ids):
+        if index < len(ids) - 1:
+            one = msgspec.structs.replace(choice, token_ids=[token_id], finish_reason=None, stop_reason=None)
+        else:
+            one = msgspec.structs.replace(choice, token_ids=[token_id])
+        yield one, entries[index : index + 1]
+
+
+def _writer(answer: Answer, context: Context, told: Told, request_id: str) -> ItemWriter:
+    ids = CallIds(request_id, 0, context.first_call, nine=context.nine)
+    return ItemWriter(answer, context, told, ids, request_id)
+
+
+def _answer(value: Any) -> Answer:
+    """Raises ValueError for what is none."""
+    return msgspec.convert(value, Answer)
+
+
+def _input_tokens(body: DerenderResponsesStreamRequest, known: int) -> int:
+    """Tokens of the prompt: as the body says, else as many as it brings, else as the engine counted."""
+    if body.prompt_tokens is not None:
+        return body.prompt_tokens
+    usage = body.generate_chunk.usage
+    return known or (usage.prompt_tokens if usage else 0)
+
+
+def _entry(token: ChatTokenLogprob) -> OutputLogprob:
+    tops = [CandidateLogprob(top.token, top.bytes or [], top.logprob) for top in token.top_logprobs]
+    return OutputLogprob(token.token, token.bytes or [], token.logprob, tops)
+
+
+def _response(
+    echo: msgspec.Struct,
+    name: str,
+    created: int,
+    status: Status,
+    output: list[OutputItem],
+    usage: ResponseUsage | None,
+) -> Response:
+    return Response(
+        id=name,
+        created_at=created,
+        incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
+        output=output,
+        status=status,
+        usage=usage,
+        **msgspec.structs.asdict(echo),
+    )
