@@ -247,7 +247,7 @@ def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: 
 def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
     """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3)."""
     choice, family = request.tool_choice, server.family
-    if not request.tools or choice is None or choice == "none" or not server.writer.templated:
+    if request.tools is None or choice is None or choice == "none" or not server.writer.templated:
         return
     if family is not None and family.has_tools:
         return

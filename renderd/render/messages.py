@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
+from renderd.model.jinja import compile_template
 from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.chat import Server, chat_text
 from renderd.render.writer import Chat
 from renderd.wire import anthropic, chat
 from renderd.wire.anthropic import ContentBlock, MessagesRequest
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 
 _BILLING = "x-anthropic-billing-header"
 """How a block of the system prompt begins that clients send for their own accounting."""
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_LATER = "SYSTEM MESSAGE BEHIND THE FIRST"
 
 
 class MessagesReader:
@@ -35,9 +37,10 @@ class MessagesReader:
             messages = _merged(messages)
         converted = chat.decode_chat_request(self._fields(request, messages), loc)
         # The rules of the chat API for tools are not those of this one, so they come after its checks.
-        if request.tools is not None:
-            converted.tools = [_tool(tool) for tool in request.tools]
-        converted.tool_choice = _tool_choice(request)
+        tools = _tools(request)
+        if tools is not None:
+            converted.tools = [_tool(tool) for tool in tools]
+        converted.tool_choice = _tool_choice(request.tool_choice, tools)
         choice = request.tool_choice
         if choice is not None and choice.disable_parallel_tool_use:
             converted.parallel_tool_calls = False
@@ -69,7 +72,7 @@ class MessagesReader:
         if request.thinking is not None and request.thinking.type == "enabled":
             fields["thinking_token_budget"] = request.thinking.budget_tokens
         form = request.output_config.format if request.output_config else None
-        if form is not None:
+        if form is not None and form.schema:
             fields["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "response", "schema": form.schema},
@@ -77,10 +80,8 @@ class MessagesReader:
         return fields
 
     def _effort(self, request: MessagesRequest) -> str | None:
-        if request.output_config is not None and request.output_config.effort is not None:
-            return request.output_config.effort
         if request.thinking is None or request.thinking.type != "disabled":
-            return None
+            return request.output_config.effort if request.output_config else None
         effort = self._server.options.anthropic_disabled_thinking_effort
         return self._disabled_effort if effort == "auto" else effort
 
@@ -104,16 +105,15 @@ class MessagesReader:
 
     @cached_property
     def _renders_later_system(self) -> bool:
-        """Whether the template takes system messages behind the first message."""
-        messages = [
-            {"role": role, "content": content}
-            for role, content in (("system", "a"), ("user", "b"), ("system", _LATER), ("user", "d"))
-        ]
-        kwargs = {**self._server.model.config.default_chat_template_kwargs, "add_generation_prompt": True}
+        """Whether the template takes system messages behind the first message, as vLLM finds it out: no
+        error is all that is wanted, and of the tokenizer's special tokens the template knows none."""
+        messages = [{"role": role, "content": role} for role in ("system", "user", "system", "user")]
         try:
-            return _LATER in chat_text(self._server, Chat(messages, kwargs=kwargs))
+            template = compile_template(self._server.model.templates.choose(None, False))
+            template.render({"messages": messages, "add_generation_prompt": True})
         except ApiError:
             return False
+        return True
 
 
 def _system(system: str | list[ContentBlock] | None) -> list[dict[str, Any]]:
@@ -136,10 +136,11 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _messages(message: anthropic.Message) -> list[dict[str, Any]]:
     """What stands for one message: tool results are messages of their own, in front of it."""
+    if message.role == "system":
+        content = message.content
+        return _system("" if isinstance(content, str) and content.startswith(_BILLING) else content)
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
-    if message.role == "system":
-        return _system(message.content)
     parts: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
@@ -156,7 +157,7 @@ def _messages(message: anthropic.Message) -> list[dict[str, Any]]:
         elif block.type == "tool_result" and message.role == "user":
             results += _result(block)
         elif block.type == "tool_result":
-            parts.append({"type": "text", "text": f"Tool result: {_result_text(block)}"})
+            parts.append({"type": "text", "text": f"Tool result: {block.content or ''}"})
     answer: dict[str, Any] = {"role": message.role}
     if thoughts:
         answer["reasoning"] = "".join(thoughts)
@@ -165,7 +166,7 @@ def _messages(message: anthropic.Message) -> list[dict[str, Any]]:
     if parts:
         single = len(parts) == 1 and parts[0]["type"] == "text"
         answer["content"] = parts[0]["text"] if single else parts
-    return [*results, answer] if len(answer) > 1 else results
+    return [*results, answer] if len(answer) > 1 or message.role == "assistant" else results
 
 
 def _image(source: dict[str, Any]) -> dict[str, Any]:
@@ -211,15 +212,49 @@ def _result(block: ContentBlock) -> list[dict[str, Any]]:
 def _tool(tool: anthropic.Tool) -> chat.Tool:
     schema = tool.input_schema if "type" in tool.input_schema else {**tool.input_schema, "type": "object"}
     function = chat.Function(
-        name=tool.name, description=tool.description, parameters=schema, strict=tool.strict
+        name=tool.name,
+        description=tool.description,
+        parameters=schema,
+        strict=tool.strict,
+        defer_loading=tool.defer_loading,
     )
-    return chat.Tool(function=function, defer_loading=tool.defer_loading)
+    return chat.Tool(function=function)
 
 
-def _tool_choice(request: MessagesRequest) -> Any:
-    choice = request.tool_choice
+def _tools(request: MessagesRequest) -> list[anthropic.Tool] | None:
+    """The tools at the end of the conversation. Raises ApiError 400 for a change of a tool that is none."""
+    changes = [
+        block
+        for message in request.messages
+        if message.role == "system" and isinstance(message.content, list)
+        for block in message.content
+        if block.changes_tools
+    ]
+    if not changes:
+        return request.tools
+    tools = {tool.name: tool for tool in request.tools or ()}
+    removed: set[str] = set()
+    for block in changes:
+        if isinstance(block.tool, anthropic.ToolDefinition):
+            name = block.tool.definition.name
+            tools[name] = block.tool.definition
+        else:
+            name = block.tool.name if block.tool else ""
+        if name not in tools:
+            raise bad_request(f"{block.type} references tool '{name}', which is not declared in tools")
+        if block.type == "tool_removal":
+            removed.add(name)
+        else:
+            removed.discard(name)
+            tools[name] = msgspec.structs.replace(tools[name], defer_loading=None)
+    return [tool for name, tool in tools.items() if name not in removed]
+
+
+def _tool_choice(choice: anthropic.ToolChoice | None, tools: list[anthropic.Tool] | None) -> Any:
     if choice is None:
-        return "auto" if request.tools else None
+        return "auto" if tools is not None else None
     if choice.type == "tool":
+        if tools and choice.name not in [tool.name for tool in tools]:
+            raise bad_request(f"The tool with name '{choice.name}' is not found in the tools list.")
         return chat.NamedToolChoice(function=chat.NamedFunction(name=choice.name or ""))
     return {"auto": "auto", "any": "required", "none": "none"}[choice.type]

@@ -104,7 +104,7 @@ def _model_flags(group: _Group) -> None:
     add("--model", metavar="MODEL", help="the same as the positional MODEL")
     add("--served-model-name", metavar="NAME", nargs="+", help="names that requests may use; default: MODEL")
     add("--tokenizer", metavar="MODEL", help="take the tokenizer from another directory or id")
-    add("--tokenizer-mode", metavar="MODE", help="auto or hf; vLLM's other modes are refused")
+    add("--tokenizer-mode", metavar="MODE", help="auto, hf or mistral; others of vLLM's are refused")
     add(
         "--trust-remote-code",
         action=arguments.Switch,
@@ -181,7 +181,7 @@ def _template_flags(group: _Group) -> None:
     )
     add(
         "--anthropic-disabled-thinking-effort",
-        choices=["auto", *EFFORTS],
+        choices=["auto", *(effort for effort in EFFORTS if effort != "minimal")],
         help="reasoning effort of messages requests that disable thinking; auto: none where the template "
         "knows it, else low",
     )

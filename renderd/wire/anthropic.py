@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import os
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pydantic_core
 
-from renderd.wire.decode import convert
+from renderd.wire.decode import convert, validation_error
 
+_Budget: Any = Annotated[int, msgspec.Meta(ge=1024)]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+class Tool(msgspec.Struct, kw_only=True):
+    """A tool that the model may call; `input_schema` is a JSON schema."""
+
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any]
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+
+class ToolReference(msgspec.Struct, tag_field="type", tag="tool_reference"):
+    """A tool of the request by its name."""
+
+    name: str
+
+
+class ToolDefinition(msgspec.Struct, tag_field="type", tag="tool_definition"):
+    """A whole tool."""
+
+    definition: Tool
 
 
 class ContentBlock(msgspec.Struct, kw_only=True):
@@ -38,6 +62,12 @@ class ContentBlock(msgspec.Struct, kw_only=True):
     signature: str | None = None
     data: str | None = None
     tool_name: str | None = None
+    tool: ToolReference | ToolDefinition | None = None
+
+    @property
+    def changes_tools(self) -> bool:
+        """Whether it adds or removes a tool."""
+        return self.type in ("tool_addition", "tool_removal")
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -45,16 +75,6 @@ class Message(msgspec.Struct, kw_only=True):
 
     role: Literal["user", "assistant", "system"]
     content: str | list[ContentBlock]
-
-
-class Tool(msgspec.Struct, kw_only=True):
-    """A tool that the model may call; `input_schema` is a JSON schema."""
-
-    name: str
-    description: str | None = None
-    input_schema: dict[str, Any]
-    strict: bool | None = None
-    defer_loading: bool | None = None
 
 
 class ToolChoice(msgspec.Struct, kw_only=True):
@@ -66,10 +86,10 @@ class ToolChoice(msgspec.Struct, kw_only=True):
 
 
 class OutputFormat(msgspec.Struct, kw_only=True):
-    """The JSON schema that the answer's text has to fit."""
+    """The JSON schema that the answer's text has to fit; none or an empty one leaves it free."""
 
-    type: Literal["json_schema"]
-    schema: dict[str, Any]
+    type: Literal["json_schema"] = "json_schema"
+    schema: dict[str, Any] | None = None
 
 
 class OutputConfig(msgspec.Struct, kw_only=True):
@@ -80,10 +100,10 @@ class OutputConfig(msgspec.Struct, kw_only=True):
 
 
 class Thinking(msgspec.Struct, kw_only=True):
-    """Whether the model thinks, and for how many tokens."""
+    """Whether the model thinks and, where that is enabled, for how many tokens."""
 
     type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: int | None = None
+    budget_tokens: Any = None
 
 
 class MessagesRequest(msgspec.Struct, kw_only=True):
@@ -105,7 +125,7 @@ class MessagesRequest(msgspec.Struct, kw_only=True):
     tools: list[Tool] | None = None
     mm_payload: Literal["tensors", "none"] = "tensors"
     return_mm_kwargs: bool | None = None
-    cache_salt: str | None = None
+    cache_salt: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     watermarking: bool | None = None
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
@@ -115,7 +135,47 @@ class MessagesRequest(msgspec.Struct, kw_only=True):
 
 def decode_messages_request(raw: dict[str, Any], loc: str = "body") -> MessagesRequest:
     """The request in a JSON object. Raises ApiError 400 below the dotted place `loc`."""
-    return convert(raw, MessagesRequest, loc)
+    request = convert(raw, MessagesRequest, loc)
+    if isinstance(request.system, list):
+        _check_blocks(request.system, f"{loc}.system", f"{loc}.system", allowed=False)
+    for index, message in enumerate(request.messages):
+        if isinstance(message.content, list):
+            place = f"{loc}.messages.{index}"
+            _check_blocks(message.content, f"{place}.content", place, allowed=message.role == "system")
+    if not request.model:
+        raise validation_error(f"{loc}.model", "Model is required")
+    if request.max_tokens <= 0:
+        raise validation_error(f"{loc}.max_tokens", "max_tokens must be positive")
+    limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
+    if len(request.stop_sequences or ()) > limit:
+        raise validation_error(f"{loc}.stop_sequences", f"List should have at most {limit} items")
+    choice = request.tool_choice
+    if choice is not None and choice.type == "tool" and not choice.name:
+        raise validation_error(f"{loc}.tool_choice", "tool_choice.name is required when type is 'tool'")
+    if request.thinking is not None and request.thinking.type == "enabled":
+        _check_budget(request, request.thinking, loc)
+    return request
+
+
+def _check_blocks(blocks: list[ContentBlock], loc: str, holder: str, allowed: bool) -> None:
+    """Changes of the tools name a tool, and stand in system messages among the others alone."""
+    for index, block in enumerate(blocks):
+        if block.changes_tools and block.tool is None:
+            raise validation_error(f"{loc}.{index}", f"tool is required for {block.type} blocks")
+    for block in blocks:
+        if block.changes_tools and not allowed:
+            raise validation_error(
+                holder, f'{block.type} blocks are only allowed in messages with role "system"'
+            )
+
+
+def _check_budget(request: MessagesRequest, thinking: Thinking, loc: str) -> None:
+    budget = convert(thinking.budget_tokens, _Budget, f"{loc}.thinking.enabled.budget_tokens")
+    # To prefill alone, one token is asked for; the limit belongs to the request that decodes.
+    elsewhere = (request.kv_transfer_params or {}).get("do_remote_decode")
+    if budget >= request.max_tokens and not elsewhere:
+        raise validation_error(loc, "thinking.budget_tokens must be less than max_tokens")
+    thinking.budget_tokens = budget
 
 
 BROKEN_INPUT = "INVALID_JSON"

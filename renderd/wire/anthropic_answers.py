@@ -55,6 +55,7 @@ class MessageAnswer(msgspec.Struct, kw_only=True):
     model: str
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_details: None = None
     usage: MessageUsage
 
 
@@ -90,6 +91,7 @@ class EndDelta(msgspec.Struct):
 
     stop_reason: StopReason
     stop_sequence: str | None
+    stop_details: None = None
 
 
 class MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
