@@ -205,9 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         vllm, renderd = options.vllm, options.renderd
         if vllm is None:
-            vllm = stack.enter_context(oracle.build().render(model, server.flags, LOGS / "fuzz-vllm.log"))
+            reference = oracle.build()
+            log = LOGS / "fuzz-vllm.log"
+            vllm = stack.enter_context(reference.render(model, server.flags, log, server.env))
         if renderd is None:
-            renderd = stack.enter_context(renderd_serve(model, server.flags, LOGS / "fuzz-renderd.log"))
+            log = LOGS / "fuzz-renderd.log"
+            renderd = stack.enter_context(renderd_serve(model, server.flags, log, server.env))
         mutations = Mutations(options.seed, server.name)
         sys.exit(1 if fuzz(Pair(vllm, renderd), mutations, options.requests) else 0)
 

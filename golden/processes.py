@@ -47,9 +47,11 @@ def server(command: Sequence[str], log: Path, environment: Mapping[str, str] | N
         _end(process)
 
 
-def renderd_serve(model: Path, flags: Sequence[str], log: Path) -> contextlib.AbstractContextManager[str]:
+def renderd_serve(
+    model: Path, flags: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> contextlib.AbstractContextManager[str]:
     """`renderd serve` as a server."""
-    return server([sys.executable, "-m", "renderd", "serve", relative(model), *flags], log)
+    return server([sys.executable, "-m", "renderd", "serve", relative(model), *flags], log, environment)
 
 
 def relative(model: Path) -> str:
