@@ -81,7 +81,9 @@ def _tools(model: ModelFacts) -> ToolGrammar:
 
 def _reasoning(model: ModelFacts) -> ReasoningGrammar:
     if not model.is_token(_THINK):
-        return ReasoningGrammar(names=_NAMES, initial=lambda _: "off", absorbs=model.is_token(_ARGS))
+        return ReasoningGrammar(
+            names=_NAMES, initial=lambda _: "off", absorbs=model.is_token(_ARGS), needs_special_tokens=True
+        )
     return ReasoningGrammar(
         names=_NAMES,
         start=_THINK,

@@ -58,6 +58,10 @@ class PieceDecoder(Protocol):
     def special_ids(self) -> frozenset[int]:
         """Ids of the tokens that are flagged special."""
 
+    @property
+    def silent_ids(self) -> frozenset[int]:
+        """Ids of those that give no text even where special tokens are not skipped."""
+
     def __len__(self) -> int:
         """Number of ids."""
 
@@ -95,7 +99,8 @@ class Detokenizer:
         self._plain_text = tokenizer.plain_text
         self._size = len(tokenizer)
         self._atoms = dict(atoms or {})
-        self._skipped = tokenizer.special_ids - self._atoms.keys() if skip_special else frozenset()
+        skipped = tokenizer.special_ids if skip_special else tokenizer.silent_ids
+        self._skipped = skipped - self._atoms.keys()
 
     def seed(self, prompt_token_ids: Sequence[int]) -> Window:
         """The window of an output that follows this prompt."""

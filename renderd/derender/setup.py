@@ -84,7 +84,8 @@ class Setup:
         atoms: dict[int, Marker | Special] = {}
         if not skip_special:
             atoms |= {
-                token_id: Special(tokenizer.piece(token_id) or "") for token_id in tokenizer.special_ids
+                token_id: Special(tokenizer.piece(token_id) or "")
+                for token_id in tokenizer.special_ids - tokenizer.silent_ids
             }
         for marker, token_id in self._marker_ids.items():
             skipped = skip_special and token_id in tokenizer.special_ids

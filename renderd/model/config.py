@@ -15,6 +15,7 @@ class ModelConfig:
     tokenizer: str | None = None
     revision: str | None = None
     tokenizer_revision: str | None = None
+    tokenizer_mode: str = "auto"
     trust_remote_code: bool = False
     hf_token: str | None = None
     download_dir: str | None = None

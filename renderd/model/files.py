@@ -17,6 +17,7 @@ PATTERNS = [
     "spiece.model",
     "sentencepiece*.model",
     "tekken.json",
+    "params.json",
     "vocab.json",
     "vocab.txt",
     "merges.txt",

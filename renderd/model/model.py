@@ -13,6 +13,8 @@ from renderd.model.generation import eos_token_ids, generation_defaults, output_
 from renderd.model.harmony import MODEL_TYPE as HARMONY_MODELS
 from renderd.model.harmony import Harmony, load_harmony
 from renderd.model.limits import max_model_len, text_config
+from renderd.model.mistral_tokenizer import load_mistral_tokenizer
+from renderd.model.modes import choose_mode, mistral_file
 from renderd.model.template_kwargs import check_effort_map
 from renderd.model.templates import ChatTemplates, load_named_templates, server_template
 from renderd.model.tokenizer import Tokenizer, load_tokenizer, tokenizer_config
@@ -81,7 +83,7 @@ def load_model(config: ModelConfig) -> Model:
     if not (model_dir / "config.json").is_file():
         raise ValueError(f"The model '{config.model}' has no config.json.")
     hf_config = {**read_json(model_dir / "config.json"), **config.hf_overrides}
-    tokenizer = _load_tokenizer(tokenizer_dir, config)
+    tokenizer = _load_tokenizer(tokenizer_dir, config, hf_config.get("model_type"))
     from_tokenizer = tokenizer_config(tokenizer_dir)
     named = load_named_templates(tokenizer_dir, from_tokenizer)
     defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)
@@ -101,8 +103,17 @@ def load_model(config: ModelConfig) -> Model:
     )
 
 
-def _load_tokenizer(directory: Path, config: ModelConfig) -> Tokenizer:
+def _load_tokenizer(directory: Path, config: ModelConfig, model_type: str | None) -> Tokenizer:
     """The tokenizer in a directory. Raises ValueError if there is none that can be read."""
+    mode = choose_mode(config.tokenizer_mode, model_type, config.chat_template, directory)
+    if mode == "mistral":
+        path = mistral_file(directory)
+        if path is None:
+            raise ValueError(
+                f"--tokenizer-mode mistral wants tekken.json or tokenizer.model.v*, and '{directory}' has "
+                "neither."
+            )
+        return load_mistral_tokenizer(path)
     if (directory / "tokenizer.json").is_file():
         return load_tokenizer(directory)
     return load_with_transformers(directory, config.trust_remote_code)

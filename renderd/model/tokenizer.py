@@ -38,10 +38,11 @@ class Tokenizer(ABC):
     `special_ids`: the ids that a detokenizer leaves out when it skips special tokens. `added_tokens`: texts
     of the tokens that were added to the vocabulary. `size`: number of ids. `max_id`: the greatest.
     `max_piece_chars`: length of the longest vocabulary entry. `path`: of tokenizer.json, if it was read from
-    there.
+    there. `silent_ids`: special tokens that give no text even where special tokens are not skipped.
     """
 
     special_tokens: dict[str, str]
+    silent_ids: frozenset[int] = frozenset()
     special_ids: frozenset[int]
     added_tokens: tuple[str, ...]
     size: int
@@ -90,6 +91,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def piece(self, token_id: int) -> str | None:
         """The vocabulary entry of an id as the vocabulary spells it; None for an unknown id."""
+
+    def shown_piece(self, token_id: int) -> str:
+        """The vocabulary entry of an id for people to read, empty for an unknown id."""
+        return self.piece(token_id) or ""
 
     @abstractmethod
     def join(self, pieces: list[str]) -> str:

@@ -15,7 +15,7 @@ from renderd.render.constraint import requested_constraint, tool_constraint
 from renderd.render.conversation import count_tool_calls, has_media
 from renderd.render.ids import base_id
 from renderd.render.options import RenderOptions
-from renderd.render.prompt import Offsets, Truncation, tokenize_text
+from renderd.render.prompt import Offsets, Truncation, tokenize_ids, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
 from renderd.render.writer import Chat, Writer
 from renderd.wire.chat import (
@@ -193,7 +193,7 @@ def check_rights(
     """Raises ApiError 400 if the request brings what this server takes from its own command line only."""
     if not server.writer.templated:
         return
-    server.model.templates.check_trust(template, kwargs)
+    server.writer.check(template, kwargs)
     if server.options.trust_request_mm_kwargs:
         return
     for name, value, effect in (
@@ -227,11 +227,11 @@ def _render_prompt(
     effort = mapped_effort(request, server.model.config.reasoning_effort_map)
     template = request.chat_template or kwargs.get("chat_template")
     written = server.writer.write(Chat(request.messages, tools, effort, template, kwargs))
-    if not isinstance(written, str):
-        return Prompt(written)
     truncation = truncation_of(
         server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
+    if not isinstance(written, str):
+        return Prompt(tokenize_ids(server.model, written, truncation) if server.writer.templated else written)
     with_offsets = bool(request.return_token_offsets)
     ids, offsets = tokenize_text(server.model, written, request.add_special_tokens, truncation, with_offsets)
     return Prompt(ids, offsets, written)

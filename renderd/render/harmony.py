@@ -36,6 +36,9 @@ class HarmonyWriter:
             "True",
         )
 
+    def check(self, template: Any, kwargs: Any) -> None:
+        """A request's template is not looked at."""
+
     def write(self, chat: Chat) -> list[int]:
         """The prompt's token ids, up to where the assistant's header begins. Raises ApiError 400."""
         effort = _effort(chat.effort)

@@ -8,10 +8,12 @@ import msgspec
 
 from parsers import Family
 from renderd.model import Model
+from renderd.model.mistral_tokenizer import MistralTokenizer
 from renderd.render.chat import Server, render_chat
 from renderd.render.completion import render_completion
 from renderd.render.harmony import HarmonyWriter
 from renderd.render.messages import MessagesReader
+from renderd.render.mistral import MistralWriter
 from renderd.render.options import RenderOptions
 from renderd.render.responses import render_responses
 from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
@@ -35,6 +37,14 @@ def _encode(answer: object) -> bytes:
         raise bad_request("The request is nested too deeply to be passed on.") from None
 
 
+def _writer(model: Model) -> Writer:
+    if model.harmony is not None:
+        return HarmonyWriter(model.harmony)
+    if isinstance(model.tokenizer, MistralTokenizer):
+        return MistralWriter(model.tokenizer)
+    return TemplateWriter(model)
+
+
 class Renderer:
     """Renders requests for one model and one pair of parsers. Holds no state: may be called from many
     threads.
@@ -44,8 +54,7 @@ class Renderer:
 
     def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
-        writer: Writer = TemplateWriter(model) if model.harmony is None else HarmonyWriter(model.harmony)
-        self._server = Server(model, family, options, marker_ids, writer)
+        self._server = Server(model, family, options, marker_ids, _writer(model))
         self.messages_reader = MessagesReader(self._server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:

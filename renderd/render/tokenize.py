@@ -35,7 +35,7 @@ def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
     if isinstance(written, str):
         written, _ = encode(model, written, request.add_special_tokens)
     ids = written
-    pieces = [model.tokenizer.piece(i) or "" for i in ids] if request.return_token_strs else None
+    pieces = [model.tokenizer.shown_piece(i) for i in ids] if request.return_token_strs else None
     return TokenizeResponse(len(ids), model.max_model_len, ids, pieces)
 
 

@@ -37,6 +37,10 @@ class Writer(Protocol):
 
     templated: bool
 
+    def check(self, template: Any, kwargs: Any) -> None:
+        """Raises ApiError 400 if a request may not bring its template or its variables."""
+        ...
+
     def write(self, chat: Chat) -> str | list[int]:
         """The prompt as text, or as token ids where text does not say which of its tokens are special.
 
@@ -52,6 +56,10 @@ class TemplateWriter:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+
+    def check(self, template: Any, kwargs: Any) -> None:
+        """Raises ApiError 400 if a request brings a template and this server does not trust requests."""
+        self._model.templates.check_trust(template, kwargs)
 
     def write(self, chat: Chat) -> str:
         """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""

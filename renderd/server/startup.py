@@ -33,8 +33,6 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
     """
     for name, default in _LIMITS.items():
         environment_int(name, default)
-    if config.tokenizer_mode not in ("auto", "hf"):
-        raise StartupError(f"--tokenizer-mode {config.tokenizer_mode} is not supported, only auto and hf")
     if config.enable_auto_tool_choice and config.tool_call_parser is None:
         raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
     try:
@@ -83,6 +81,7 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         tokenizer=config.tokenizer,
         revision=config.revision,
         tokenizer_revision=config.tokenizer_revision,
+        tokenizer_mode=config.tokenizer_mode,
         trust_remote_code=config.trust_remote_code,
         hf_token=config.hf_token,
         download_dir=config.download_dir,

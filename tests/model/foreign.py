@@ -70,6 +70,40 @@ def merges(folder: Path) -> None:
     write_config(folder, model_type="qwen2", vocab_size=151936)
 
 
+def tekken(folder: Path) -> None:
+    """Mistral's tekken, third version."""
+    shutil.copy(mistral_file("tekken_240911.json"), folder / "tekken.json")
+    write_config(folder, model_type="mistral", vocab_size=131072)
+
+
+def tekken_13(folder: Path) -> None:
+    """The same vocabulary with the control tokens of the thirteenth version."""
+    content = json.loads(mistral_file("tekken_240911.json").read_text(encoding="utf-8"))
+    config = content["config"] | {"version": "v13"}
+    names = [f"<SPECIAL_{n}>" for n in range(config["default_num_special_tokens"])]
+    known = (
+        "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS]"
+    )
+    known += " [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT]"
+    names[:20] = f"{known} [/SYSTEM_PROMPT] [TOOL_CONTENT]".split()
+    names[32:36] = ["[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"]
+    special = [{"rank": n, "token_str": name, "is_control": True} for n, name in enumerate(names)]
+    vocabulary = content["vocab"][: config["default_vocab_size"]]
+    write_json(folder / "tekken.json", {"config": config, "vocab": vocabulary, "special_tokens": special})
+    write_config(folder, model_type="mistral", vocab_size=131072)
+
+
+def mistral_sentencepiece(folder: Path) -> None:
+    """Mistral's SentencePiece model, third version."""
+    shutil.copy(mistral_file("mistral_instruct_tokenizer_240323.model.v3"), folder / "tokenizer.model.v3")
+    write_config(folder, model_type="mistral", vocab_size=32768)
+
+
+MISTRAL: dict[str, Callable[[Path], None]] = {
+    "tekken": tekken,
+    "tekken_13": tekken_13,
+    "mistral_sentencepiece": mistral_sentencepiece,
+}
 KINDS: dict[str, Callable[[Path], None]] = {
     "sentencepiece": sentencepiece,
     "slow": slow,

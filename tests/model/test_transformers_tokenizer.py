@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 
 from parsers import build
-from renderd.derender import Derenderer, DerenderOptions
 from renderd.derender.detokenizer import Detokenizer
 from renderd.model import Model, ModelConfig, load_model
-from renderd.render import Renderer, RenderOptions
 from tests.model import foreign
+from tests.model.answers import answer, derenderer, recorded
 
-DATA = Path(__file__).parent / "data"
 TEXTS = [
     "",
     " a",
@@ -44,33 +41,11 @@ def reference(kind: str) -> Any:
     return AutoTokenizer.from_pretrained(model(kind).name)
 
 
-def recorded(kind: str) -> Iterator[dict[str, Any]]:
-    with (DATA / f"{kind}.jsonl").open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
-def answer(kind: str, path: str, request: Any) -> Any:
-    body = json.dumps(request).encode()
-    renderer = Renderer(model(kind), None, RenderOptions())
-    if path == "/v1/completions/derender":
-        derenderer = Derenderer(model(kind), None, DerenderOptions(), lambda kind, count: None)
-        choice = json.loads(derenderer.completion(body))["choices"][0]
-        return {"text": choice["text"], "tokens": choice["logprobs"]["tokens"]}
-    if path == "/detokenize":
-        return json.loads(renderer.detokenize(body))
-    if path == "/tokenize":
-        return {k: v for k, v in json.loads(renderer.tokenize(body)).items() if k in ("tokens", "token_strs")}
-    if path == "/v1/completions/render":
-        got = json.loads(renderer.completion(body, None))
-        return [{"token_ids": one["token_ids"], "token_offsets": one["token_offsets"]} for one in got]
-    return {"token_ids": json.loads(renderer.chat(body, None))["token_ids"]}
-
-
 @pytest.mark.parametrize("kind", foreign.KINDS)
 def test_answers_are_those_of_vllm(kind: str) -> None:
     asked = 0
     for case in recorded(kind):
-        got, want = answer(kind, case["path"], case["request"]), case["answer"]
+        got, want = answer(model(kind), case["path"], case["request"]), case["answer"]
         if kind == "slow" and "tokens" in want and "text" in want:
             # vLLM loses the blank before a word when it decodes one token alone.
             assert [text.strip() for text in got.pop("tokens")] == [t.strip() for t in want.pop("tokens")]
@@ -124,7 +99,6 @@ def test_special_tokens() -> None:
 def test_parsers_read_a_slow_tokenizer() -> None:
     """Markers that are text there are found in the joined pieces."""
     slow = model("slow")
-    derenderer = Derenderer(slow, build("qwen3", "hermes"), DerenderOptions(), lambda kind, count: None)
     call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
     ids = slow.tokenizer.encode(f"<think>why</think> Hi {call}", add_special_tokens=False)
     tools = [{"type": "function", "function": {"name": "f"}}]
@@ -133,7 +107,9 @@ def test_parsers_read_a_slow_tokenizer() -> None:
         "prompt_token_ids": slow.tokenizer.encode("x", add_special_tokens=False),
         "generate_response": {"request_id": "r", "choices": [{"index": 0, "token_ids": ids}]},
     }
-    message = json.loads(derenderer.chat(json.dumps(body).encode()))["choices"][0]["message"]
+    message = json.loads(derenderer(slow, build("qwen3", "hermes")).chat(json.dumps(body).encode()))[
+        "choices"
+    ][0]["message"]
     assert (message["reasoning"].strip(), message["content"].strip()) == ("why", "Hi")
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": 1}'}
 

@@ -1,0 +1,61 @@
+"""--tokenizer-mode (contract C.8): which library reads the tokenizer, and what writes the prompts.
+
+vLLM has prompt formats that are Python code. renderd has two of its own, Mistral's and gpt-oss's; where a
+model needs another one, it says so at the start instead of writing prompts that nobody trained it on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+Mode = Literal["hf", "mistral"]
+
+CODED = {
+    "alpamayo2_super": ("alpamayo2_super",),
+    "cohere": (),
+    "deepseek_v32": ("deepseek_v32",),
+    "deepseek_v4": ("deepseek_v4",),
+    "deepseek_v41": ("deepseek_v41",),
+    "inkling": ("inkling_mm_model", "inkling_text"),
+    "kimi_audio": ("kimi_audio",),
+    "kimi_k3": ("kimi_k3",),
+}
+"""vLLM's modes that are code which is not here, and the values of `model_type` that vLLM puts into them."""
+
+
+def choose_mode(asked: str, model_type: str | None, template: str | None, tokenizer_dir: Path) -> Mode:
+    """What reads the tokenizer in a directory. `asked`: --tokenizer-mode; `template`: --chat-template.
+
+    Raises ValueError, with what to do instead, for a prompt format that is not here, and for unknown modes.
+    """
+    if asked in CODED:
+        raise ValueError(
+            f"--tokenizer-mode {asked} is not supported: vLLM writes these prompts with Python code that is "
+            "not here. Give --tokenizer-mode hf and a Jinja template of the same format by --chat-template."
+        )
+    if asked not in ("auto", "hf", "mistral"):
+        raise ValueError(f"--tokenizer-mode {asked} does not exist; there are auto, hf, mistral.")
+    if asked != "auto":
+        return "mistral" if asked == "mistral" else "hf"
+    for mode, types in CODED.items():
+        if model_type in types and template is None:
+            raise ValueError(
+                f"Models of type {model_type} need vLLM's tokenizer mode {mode}: Python code that writes "
+                "their prompts, which is not here. Give a Jinja template of the same format by --chat-template, or "
+                "--tokenizer-mode hf to serve the model with what template it has."
+            )
+    return "mistral" if mistral_file(tokenizer_dir) is not None and _of_mistral(tokenizer_dir) else "hf"
+
+
+def _of_mistral(directory: Path) -> bool:
+    """Whether nothing but Mistral's file is there, or what lies beside it shows that Mistral laid it out."""
+    return not (directory / "tokenizer.json").is_file() or (directory / "params.json").is_file()
+
+
+def mistral_file(directory: Path) -> Path | None:
+    """The file that mistral-common reads: tekken.json, else the newest of tokenizer.model.v*."""
+    tekken = directory / "tekken.json"
+    if tekken.is_file():
+        return tekken
+    return max(directory.glob("tokenizer.model.v*"), default=None)

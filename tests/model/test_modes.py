@@ -1,0 +1,56 @@
+"""--tokenizer-mode: each mode of vLLM works or is refused with what to do instead (contract C.8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from renderd.model import ModelConfig, load_model
+from renderd.model.modes import CODED, choose_mode
+from tests.model import foreign
+
+
+@pytest.mark.parametrize("mode", CODED)
+def test_python_coded_formats_are_refused_by_name(mode: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"--tokenizer-mode {mode} is not supported.*--chat-template"):
+        choose_mode(mode, None, None, tmp_path)
+    with pytest.raises(ValueError, match=f"--tokenizer-mode {mode} is not supported"):
+        choose_mode(mode, None, "template.jinja", tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "kind"), [(mode, kind) for mode, kinds in CODED.items() for kind in kinds])
+def test_models_that_vllm_puts_into_such_a_mode(mode: str, kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"type {kind} need vLLM's tokenizer mode {mode}.*--chat-template"):
+        choose_mode("auto", kind, None, tmp_path)
+    assert choose_mode("auto", kind, "template.jinja", tmp_path) == "hf"
+    assert choose_mode("hf", kind, None, tmp_path) == "hf"
+
+
+def test_unknown_modes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--tokenizer-mode slow does not exist; there are auto, hf, mistral"):
+        choose_mode("slow", None, None, tmp_path)
+
+
+def test_mistral_files(tmp_path: Path) -> None:
+    """`auto` takes them where nothing else is there, or where the repository is laid out as Mistral's are."""
+    assert choose_mode("auto", "mistral", None, tmp_path) == "hf"
+    (tmp_path / "tokenizer.model.v3").touch()
+    assert choose_mode("auto", "mistral", None, tmp_path) == "mistral"
+    assert choose_mode("hf", "mistral", None, tmp_path) == "hf"
+    (tmp_path / "tokenizer.json").touch()
+    assert choose_mode("auto", "mistral", None, tmp_path) == "hf"
+    (tmp_path / "params.json").touch()
+    assert choose_mode("auto", "mistral", None, tmp_path) == "mistral"
+
+
+def test_the_files_are_not_there(tmp_path: Path) -> None:
+    foreign.write_config(tmp_path)
+    with pytest.raises(ValueError, match=r"wants tekken\.json or tokenizer\.model\.v\*, and .* has neither"):
+        load_model(ModelConfig(str(tmp_path), tokenizer_mode="mistral"))
+
+
+def test_a_model_is_refused_as_a_whole(tmp_path: Path) -> None:
+    foreign.write_config(tmp_path, model_type="deepseek_v32")
+    with pytest.raises(ValueError, match="Models of type deepseek_v32 need"):
+        load_model(ModelConfig(str(tmp_path)))
