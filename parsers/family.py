@@ -308,11 +308,9 @@ class Family:
         part = self.reasoning if reasoning else None
         if self._channels is not None:
             regions = dict(self._channels.regions)
-            if self.tools is None:
-                regions |= self._channels.toolless
             if not tools:
                 regions |= self._channels.unasked
-            if self.reasoning is None and not self._channels.told:
+            if self.reasoning is None and not self._channels.always_reasons:
                 for name, region in regions.items():
                     if region.text is Text.REASONING:
                         regions[name] = replace(region, text=Text.DROP)

@@ -76,11 +76,11 @@ class Region:
     marker tokens that are text here, whatever `skip_special_tokens` says.
 
     Names and headers: `route` reads the text (default: a name is the text, stripped, and leads where its
-    marker does); None says that it is none. `begins`: whether text may be the beginning of one; as soon as
-    it is not, there is none. `known_names`: a name that is none of the request's tools is none (needs a
-    `typed` grammar). What turned out to be none is released as content where its opener was tentative,
-    else dropped, and `rejected` follows. A header is always tentative. A body with `known_names` is
-    given the types of all functions until it knows its own.
+    marker does); None says that it is none. `begins`: whether text may be the beginning of one; as soon
+    as it is not, there is none. `known_names`: a name that is none of the request's tools is none (needs
+    a `typed` grammar). `quoted`: a name may stand in quotes. What turned out to be none is released as
+    content where its opener was tentative, else dropped, and `rejected` follows. A header is always
+    tentative. A body with `known_names` is given the types of all functions until it knows its own.
 
     `counts`: all tokens of the region are reasoning tokens, those that spell its markers and
     where its text is none, too.
@@ -95,6 +95,7 @@ class Region:
     route: Callable[[str], Route | None] | None = None
     begins: Callable[[str], bool] | None = None
     known_names: bool = False
+    quoted: bool = False
     rejected: str = "content"
     counts: bool = False
 
@@ -104,19 +105,17 @@ class Channels:
     """A format whose reasoning, answer and calls share one framing, and need one table.
 
     Both grammars of such a family name the same channels. `start`: the region of the first token, where the
-    prompt does not leave reasoning open. The region "reasoning" is dropped text where no reasoning parser is
-    configured, unless it is `told`; where no tool parser is, the regions of `toolless` take the place of
-    others, and what calls are left are events that no message shows; `unasked` does so where the request
-    wants no calls. `separator`: text between two sections of reasoning, and between two of content. `trims`:
-    whitespace at the end of sections is dropped, and where reasoning begins.
+    prompt does not leave reasoning open. `unasked`: regions that take the place of others where no calls are
+    read. `always_reasons`: the region "reasoning" is reasoning where no reasoning parser is configured, too;
+    otherwise it is dropped text. `separator`: text between two sections of reasoning, and between two of
+    content. `trims`: whitespace at the end of sections is dropped, and where reasoning begins.
     """
 
     start: str
     regions: Mapping[str, Region]
     separator: str = ""
     trims: bool = False
-    told: bool = False
-    toolless: Mapping[str, Region] = field(default_factory=dict)
+    always_reasons: bool = False
     unasked: Mapping[str, Region] = field(default_factory=dict)
 
 

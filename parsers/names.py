@@ -7,6 +7,7 @@ from collections.abc import Collection
 from parsers.grammar import Region, Route, Text
 
 _LONGEST = 1024  # characters; what is longer is no function name and no header
+_QUOTES = ("'", '"')
 
 
 def begun(region: Region, text: str, known: Collection[str] | None) -> int:
@@ -25,7 +26,7 @@ def begun(region: Region, text: str, known: Collection[str] | None) -> int:
 
 def read(region: Region, text: str, to: str, known: Collection[str] | None) -> Route | None:
     """What a name or a header that ended says; None if it is none. `to`: where its end leads."""
-    route = Route(to, text.strip() or None) if region.route is None else region.route(text)
+    route = Route(to, _name(region, text) or None) if region.route is None else region.route(text)
     if route is None or (region.text is Text.NAME and not route.name):
         return None
     if known is not None and route.name is not None and route.name not in known:
@@ -36,5 +37,17 @@ def read(region: Region, text: str, to: str, known: Collection[str] | None) -> R
 def _may_begin(region: Region, text: str, known: Collection[str] | None) -> bool:
     if len(text) > _LONGEST or (region.begins is not None and not region.begins(text)):
         return False
-    beginning = text.strip()
-    return known is None or any(name.startswith(beginning) for name in known)
+    name = _name(region, text)
+    if known is None or name in known:
+        return True
+    closed = name != text.strip()
+    beginning = name[1:].lstrip() if region.quoted and name[:1] in _QUOTES else name
+    return not closed and any(one.startswith(beginning) for one in known)
+
+
+def _name(region: Region, text: str) -> str:
+    """The name that a text says, out of its quotes."""
+    name = text.strip()
+    if region.quoted and len(name) > 1 and name[0] in _QUOTES and name[0] == name[-1]:
+        name = name[1:-1].strip()
+    return name

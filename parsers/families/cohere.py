@@ -53,7 +53,7 @@ def _channels(start: str, answer: str, answer_end: str) -> Channels:
             "after": Region(Text.DROP, sections),
         },
         trims=True,
-        told=True,
+        always_reasons=True,
     )
 
 

@@ -59,8 +59,8 @@ _CHANNELS = Channels(
         ),
         "closing": Region(Text.DROP, _CLOSE),
     },
-    told=True,
-    toolless=_regions(()),
+    always_reasons=True,
+    unasked=_regions(()),
 )
 
 _SIGNS = (Signs(tokens=(_MESSAGE, _THINK, _CALL)),)

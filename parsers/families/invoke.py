@@ -6,24 +6,16 @@ from parsers.bodies.xml_parameters import XmlParameters
 from parsers.grammar import On, ReasoningGrammar, Region, Signs, Text, ToolGrammar, always_open
 from parsers.tags import MINIMAX_TAG
 
-_QUOTES = ('"', "'", "")
 
-
-def _openers(opening: str, *, tentative: bool = False, certain: bool = False) -> tuple[On, ...]:
-    """The beginnings of a call, by the quotes around its name."""
-    return tuple(
-        On(opening + quote, f"name{quote}", tentative=tentative, certain=certain) for quote in _QUOTES
+def _name(rejected: str, *, known: bool) -> Region:
+    """The region in which a name is read, up to the end of its tag."""
+    return Region(
+        Text.NAME,
+        (On(">", "parameters", as_text=True),),
+        known_names=known,
+        quoted=True,
+        rejected=rejected,
     )
-
-
-def _names(rejected: str, *, known: bool) -> dict[str, Region]:
-    """The regions in which names are read, by the quotes around them."""
-    return {
-        f"name{quote}": Region(
-            Text.NAME, (On(f"{quote}>", "parameters", as_text=True),), known_names=known, rejected=rejected
-        )
-        for quote in _QUOTES
-    }
 
 
 M2 = ReasoningGrammar(
@@ -47,10 +39,10 @@ M2_APPEND = ReasoningGrammar(
 )
 M2_TOOLS = ToolGrammar(
     names=("minimax_m2",),
-    content=(On("<minimax:tool_call>", "section"), *_openers("<invoke name=", tentative=True)),
+    content=(On("<minimax:tool_call>", "section"), On("<invoke name=", "name", tentative=True)),
     regions={
-        "section": Region(Text.DROP, (*_openers("<invoke name="), On("</minimax:tool_call>", "content"))),
-        **_names("skipped", known=True),
+        "section": Region(Text.DROP, (On("<invoke name=", "name"), On("</minimax:tool_call>", "content"))),
+        "name": _name("skipped", known=True),
         "skipped": Region(
             Text.DROP, (On("</invoke>", "section", as_text=True), On("</minimax:tool_call>", "content"))
         ),
@@ -91,8 +83,8 @@ STEP3_TOOLS = ToolGrammar(
     regions={
         "section": Region(Text.DROP, (On(_CALL, "kind"), *_LEAVE)),
         "kind": Region(Text.DROP, (On("function", "kind", as_text=True), On(_SEP, "invoke"), *_LEAVE)),
-        "invoke": Region(Text.DROP, (*_openers("<steptml:invoke name="), *_LEAVE)),
-        **_names("invoke", known=False),
+        "invoke": Region(Text.DROP, (On("<steptml:invoke name=", "name"), *_LEAVE)),
+        "name": _name("invoke", known=False),
         "parameters": Region(
             Text.BODY,
             _LEAVE,
@@ -121,7 +113,7 @@ DOTS = ToolGrammar(
         "block": Region(
             Text.MARKUP,
             (
-                *_openers("<invoke name=", certain=True),
+                On("<invoke name=", "name", certain=True),
                 On("{", "json", keep=True, tentative=True, as_text=True),
                 On(_DOTS_END, "content"),
             ),
@@ -133,7 +125,7 @@ DOTS = ToolGrammar(
             known_names=True,
             then="closing",
         ),
-        **_names("skipped", known=True),
+        "name": _name("skipped", known=True),
         "skipped": Region(Text.DROP, (On("</invoke>", "closing", as_text=True), On(_DOTS_END, "content"))),
         "parameters": Region(
             Text.BODY,
@@ -141,7 +133,7 @@ DOTS = ToolGrammar(
             XmlParameters("<parameter name=", "</parameter>", ("</invoke>",), values=Values("blank")),
             then="closing",
         ),
-        "closing": Region(Text.DROP, (*_openers("<invoke name="), On(_DOTS_END, "content"))),
+        "closing": Region(Text.DROP, (On("<invoke name=", "name"), On(_DOTS_END, "content"))),
     },
     typed=True,
     forced="markup",
@@ -152,9 +144,9 @@ DOTS = ToolGrammar(
 
 MINICPM5 = ToolGrammar(
     names=("minicpm5",),
-    content=_openers("<function name=", tentative=True),
+    content=(On("<function name=", "name", tentative=True),),
     regions={
-        **_names("content", known=True),
+        "name": _name("content", known=True),
         "parameters": Region(
             Text.BODY,
             (),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from parsers.bodies.elements import Elements
-from parsers.grammar import Initial, On, ReasoningGrammar, Region, Route, Signs, Text, ToolGrammar
+from parsers.grammar import Initial, On, ReasoningGrammar, Region, Signs, Text, ToolGrammar
 
 _PREFIX = "]<]minimax[>["
 _SECTION, _SECTION_END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"
@@ -15,13 +15,6 @@ _CALL = f"{_PREFIX}<invoke name="
 
 def _initial(kwargs: Mapping[str, Any]) -> Initial:
     return "open" if kwargs.get("thinking_mode") == "enabled" else "closed"
-
-
-def _name(text: str) -> Route | None:
-    name = text.strip()
-    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
-        name = name[1:-1]
-    return Route("arguments", name) if name else None
 
 
 REASONING = ReasoningGrammar(
@@ -52,7 +45,7 @@ TOOLS = ToolGrammar(
     content=(On(_SECTION, "section"),),
     regions={
         "section": Region(Text.DROP, (On(_CALL, "name"), On(_SECTION_END, "after"))),
-        "name": Region(Text.NAME, (On(">", "arguments", as_text=True),), route=_name, rejected="section"),
+        "name": Region(Text.NAME, (On(">", "arguments", as_text=True),), quoted=True, rejected="section"),
         "arguments": Region(Text.BODY, (), Elements(_PREFIX, ("invoke", "tool_call")), then="section"),
         "after": Region(Text.DROP, (On(_SECTION, "section"),)),
     },
