@@ -14,7 +14,7 @@ from parsers.bodies.json_text import JsonText
 
 _LONGEST_NAME = 1024
 
-_OPEN, _KEY, _COLON, _VALUE, _NEXT, _SKIP = range(6)
+_OPEN, _KEY, _COLON, _VALUE, _SKIP = range(5)
 
 
 class KeyedCallState(BodyState, array_like=True):
@@ -60,11 +60,6 @@ class KeyedCall:
                 state.key = ""
                 state.phase, state.value = _VALUE, JsonText()
                 at += 1
-            elif phase == _NEXT:
-                state.done = char == "}"
-                if not state.done:
-                    state.phase = _SKIP
-                at += 1
             else:
                 said.failed = True
         return at
@@ -74,7 +69,7 @@ class KeyedCall:
             said.failed = True
         elif state.phase == _VALUE:
             json_text.cut(state.value, said.arguments)
-        return state.phase in (_NEXT, _SKIP)
+        return state.phase == _SKIP
 
     def _read(self, state: KeyedCallState, text: str, at: int, said: Said) -> int:
         if state.phase == _KEY and not state.key:
@@ -91,14 +86,15 @@ class KeyedCall:
             state.key += "".join(out)
             said.failed = len(state.key) > _LONGEST_NAME or (state.value.done and not _is_name(state.key))
         if state.value.done:
-            state.phase = _COLON if state.phase == _KEY else _NEXT
+            state.phase = _COLON if state.phase == _KEY else _SKIP
             state.value = JsonText()
         return at
 
     def _skip(self, state: KeyedCallState, text: str, at: int, said: Said) -> int:
-        """Over further keys, to the end of the object."""
+        """Over what else the object holds, to its end."""
         char = text[at]
-        said.dropped += not char.isspace()
+        state.done = char in "}]" and state.depth == 0 and not state.value.in_string
+        said.dropped += not char.isspace() and not state.done
         if state.value.in_string or char == '"':
             if state.value.pending:
                 state.value.pending = ""
@@ -109,7 +105,6 @@ class KeyedCall:
         elif char in "{[":
             state.depth += 1
         elif char in "}]":
-            state.done = state.depth == 0
             state.depth -= 1
         return at + 1
 
