@@ -63,7 +63,7 @@ class ResponsesDerenderer:
         answer = Answer(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
         told = told_by(context)
         writer = _writer(answer, context, told, response.request_id)
-        decoded = self._read_choice(choice, context, seed, writer)
+        decoded, read = self._read_choice(choice, context, seed, writer)
         cut = decoded.finish_reason == "length"
         writer.end(cut)
         return _response(
@@ -72,7 +72,7 @@ class ResponsesDerenderer:
             self._setup.now(),
             "incomplete" if cut else "completed",
             writer.output(),
-            self._usage(answer, len(choice.token_ids or ()), decoded.reasoning_tokens),
+            self._usage(answer, read, decoded.reasoning_tokens),
         )
 
     def stream(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
@@ -105,7 +105,7 @@ class ResponsesDerenderer:
         memory, state = stream.memory, stream.state
         entries = self._entries(choice.logprobs, stream.context, state.logprob_context_token_ids)
         news = News()
-        for part, logprobs in _parts(choice, entries):
+        for part, logprobs in _parts(choice, stream.context, entries):
             news = self._stream.advance(stream, part)
             writer.feed(news.events, logprobs)
             if news.finish_reason is not None:
@@ -125,23 +125,24 @@ class ResponsesDerenderer:
 
     def _read_choice(
         self, choice: GenerateChoice, context: Context, seed: Sequence[int], writer: ItemWriter
-    ) -> Decoded:
-        entries = self._entries(choice.logprobs, context, ())
-        if entries is None:
+    ) -> tuple[Decoded, int]:
+        """A choice, and the number of its ids up to where it ends."""
+        entries, count = self._entries(choice.logprobs, context, ()), len(choice.token_ids or ())
+        if not _one_by_one(context, entries):
             decoded = self._batch.decode(choice, context, seed)
             writer.feed(decoded.events)
-            return decoded
-        # Which tokens are text of a message is seen by reading one at a time.
+            return decoded, count
         decoder, end = self._batch.begin(choice, context, seed)
         for index, token_id in enumerate(end.text_ids):
-            writer.feed(
-                decoder.feed([token_id], tokens_before=index, final=False), entries[index : index + 1]
-            )
+            events = decoder.feed([token_id], tokens_before=index, final=False)
+            self._setup.report(events)
+            writer.feed(events, _entry_of(entries, index))
             if decoder.search.matched is not None:
-                return Decoded([], "stop", decoder.search.matched, decoder.reasoning_tokens)
+                return Decoded([], "stop", decoder.search.matched, decoder.reasoning_tokens), index + 1
         rest = decoder.feed([], tokens_before=len(end.text_ids), final=True, end_token=end.by_token)
-        writer.feed(rest, [])
-        return Decoded([], choice.finish_reason, end.stop_reason, decoder.reasoning_tokens)
+        self._setup.report(rest)
+        writer.feed(rest, None if entries is None else [])
+        return Decoded([], choice.finish_reason, end.stop_reason, decoder.reasoning_tokens), count
 
     def _entries(
         self, logprobs: ChoiceLogprobs | None, context: Context, before: Sequence[int]
@@ -163,20 +164,28 @@ class ResponsesDerenderer:
         )
 
 
+def _one_by_one(context: Context, entries: list[OutputLogprob] | None) -> bool:
+    """Tokens are read one at a time where it matters which of them is text of a message, or the last."""
+    return entries is not None or bool(context.stop)
+
+
+def _entry_of(entries: list[OutputLogprob] | None, index: int) -> list[OutputLogprob] | None:
+    return None if entries is None else entries[index : index + 1]
+
+
 def _parts(
-    choice: GenerateChunkChoice, entries: list[OutputLogprob] | None
+    choice: GenerateChunkChoice, context: Context, entries: list[OutputLogprob] | None
 ) -> Iterable[tuple[GenerateChunkChoice, list[OutputLogprob] | None]]:
-    """The choice token by token, where it has logprobs: each goes with the text of its token."""
+    """The choice in the parts in which it is read, each with the logprobs of its tokens."""
     ids = choice.token_ids or []
-    if entries is None or len(ids) < 2:
+    if len(ids) < 2 or not _one_by_one(context, entries):
         yield choice, entries
         return
     for index, token_id in enumerate(ids):
+        one = msgspec.structs.replace(choice, token_ids=[token_id])
         if index < len(ids) - 1:
-            one = msgspec.structs.replace(choice, token_ids=[token_id], finish_reason=None, stop_reason=None)
-        else:
-            one = msgspec.structs.replace(choice, token_ids=[token_id])
-        yield one, entries[index : index + 1]
+            one = msgspec.structs.replace(one, finish_reason=None, stop_reason=None)
+        yield one, _entry_of(entries, index)
 
 
 def _writer(answer: Answer, context: Context, told: Told, request_id: str) -> ItemWriter:
