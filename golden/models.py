@@ -50,13 +50,15 @@ class Package:
 class Variant:
     """A base model with markers added to its vocabulary, flagged special or not.
 
-    `response_template`: a file of golden/templates that the tokenizer's configuration is to carry.
+    `response_template`: a file of golden/templates that the tokenizer's configuration is to carry. `config`:
+    entries of config.json that differ from the base's, where vLLM asks for a family's own architecture.
     """
 
     base: str
     special: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     response_template: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 def _variants(base: str, **markers: str) -> dict[str, Variant]:
@@ -112,6 +114,15 @@ VARIANTS: dict[str, Variant] = {
     "olmo3": Variant("llama3_1"),
     "qwen3_response_json": Variant("qwen3", response_template="response_json.json"),
     "qwen3_response_xml": Variant("qwen3", response_template="response_xml.json"),
+    "qwen3_cohere": Variant(
+        "qwen3",
+        special=(
+            *("<|START_THINKING|>", "<|END_THINKING|>", "<|START_ACTION|>", "<|END_ACTION|>"),
+            *("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+            *("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|USER_TOKEN|>"),
+        ),
+        config={"model_type": "cohere2", "architectures": ["Cohere2ForCausalLM"]},
+    ),
     **_variants(
         "llama3_1",
         llama_mistral_v13="[TOOL_CALLS] [ARGS] [THINK] [/THINK] [INST] [/INST] </s>",
@@ -127,9 +138,6 @@ VARIANTS: dict[str, Variant] = {
     **_variants(
         "qwen3",
         qwen3_apertus="<|tools_prefix|> <|tools_suffix|> <|assistant_end|>",
-        qwen3_cohere="""<|START_THINKING|> <|END_THINKING|> <|START_ACTION|> <|END_ACTION|> <|START_RESPONSE|>
-            <|END_RESPONSE|> <|START_TEXT|> <|END_TEXT|> <|START_OF_TURN_TOKEN|> <|END_OF_TURN_TOKEN|>
-            <|CHATBOT_TOKEN|> <|USER_TOKEN|>""",
         qwen3_gigachat3="<|function_call|> <|message_sep|> <|role_sep|>",
         qwen3_glm="""[gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|>
             -- <arg_key> </arg_key> <arg_value> </arg_value>""",
@@ -189,6 +197,7 @@ def fetch(name: str) -> Path:
         if name in VARIANTS:
             add_tokens(base, built, VARIANTS[name].special, VARIANTS[name].plain)
             _add_response_template(built, VARIANTS[name].response_template)
+            _write(built / "config.json", _read(built / "config.json") | VARIANTS[name].config)
         else:
             _unpack(name, built)
         try:

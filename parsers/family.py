@@ -282,6 +282,7 @@ class Family:
             regions,
             start=part.begin if reasoning and part and part.begin else self._start(tools, form, forced),
             strip=grammar is not None and grammar.strip,
+            blank=grammar is not None and grammar.blank,
             empty=part.empty if part else "",
             counted=_counted(part) if reasoning and part else None,
             end_counts=part is not None and part.end_counts,
@@ -305,7 +306,7 @@ class Family:
         return (self.tools.forced_start if forced else None) or self.tools.start
 
     def _regions(self, reasoning: bool, tools: bool, form: str, forced: bool = False) -> dict[str, Region]:
-        part = self.reasoning if reasoning else None
+        part = self.reasoning if reasoning and self.reasoning and not self.reasoning.lead else None
         if self._channels is not None:
             regions = dict(self._channels.regions)
             if not tools:

@@ -165,23 +165,23 @@ class ToolGrammar:
 
     `content`: markers that mean something inside content. `start`: the region in which content begins.
     `channels`: instead of these, a framing that reasoning shares. `strip`: whitespace before a call is
-    dropped; otherwise only content that is all blank is. `absorbs`: stray reasoning markers and special
-    tokens in the output are deleted, and with `tool_choice` none the calls are still taken out of the content
-    (vLLM's engine parsers). `typed`: the tools' schemas decide how values are read. `forced`: what the answer
-    to a required or named choice is (contract B.4.4, H.5): "json", a bare array of calls or the arguments
-    alone; "tag", the family's markup while a structural tag can be enforced, else JSON; "markup", always the
-    family's markup. `call_array`: such a choice is constrained to a JSON array of `{name, arguments}`
-    objects, unless the user has a constraint of their own. `forced_start`: the region in which the answer to
-    such a choice begins. `call_ids`: how ids are made where the model gives
+    dropped; otherwise only content that is all blank is, and with `blank` not even that. `absorbs`: stray
+    reasoning markers and special tokens in the output are deleted, and with `tool_choice` none the calls are
+    still taken out of the content (vLLM's engine parsers). `typed`: the tools' schemas decide how values are
+    read. `forced`: what the answer to a required or named choice is (contract B.4.4, H.5): "json", a bare
+    array of calls or the arguments alone; "tag", the family's markup while a structural tag can be enforced,
+    else JSON; "markup", always the family's markup. `call_array`: such a choice is constrained to a JSON
+    array of `{name, arguments}` objects, unless the user has a constraint of their own. `forced_start`: the
+    region in which the answer to such a choice begins. `call_ids`: how ids are made where the model gives
     none: "hashed", or "nine" letters and digits. `needs_special_tokens`: when render must keep special tokens
     in the text (contract B.4.4): "always", "with tools" or never. `spaces_between_special_tokens`: what
     render sets it to, None leaves it. `required_tokens`: markers that must be one vocabulary token, else the
     server does not start. `default_strictness`: where `--tool-strict-level` is not given. `refuses`: what a
     request with tools must not ask for: "required", "named", "untagged named" (a name that no structural tag
-    enforces), "strict", "one call". `models`, `format`: for people,
-    whose calls these are and what they look like. `signs`: by what `auto` recognises such a model. `framing`:
-    name of a framing that reasoning and calls share; such a grammar goes only with its like. `chosen_by`: a
-    template variable whose values choose among `variants`, and the value where it is not given.
+    enforces), "strict", "one call". `models`, `format`: for people, whose calls these are and what they look
+    like. `signs`: by what `auto` recognises such a model. `framing`: name of a framing that reasoning and
+    calls share; such a grammar goes only with its like. `chosen_by`: a template variable whose values choose
+    among `variants`, and the value where it is not given.
     """
 
     names: tuple[str, ...]
@@ -190,6 +190,7 @@ class ToolGrammar:
     start: str = "content"
     channels: Channels | None = None
     strip: bool = False
+    blank: bool = False
     absorbs: bool = False
     typed: bool = False
     forced: Literal["json", "tag", "markup"] = "tag"
@@ -223,16 +224,16 @@ class ReasoningGrammar:
     `channels`: instead of these, a framing that the calls share. `boundary`: prompt tokens at which the
     search for the last marker stops. `unknown_is_over`: from the kwargs, whether a prompt without any marker
     has its reasoning behind it. `strip`: whitespace at the end of the reasoning is dropped. `skip`:
-    characters that are dropped where content begins. `lead`: text that stands before the output. `empty`:
-    what is "" in the message, not null: reasoning of an empty "section", or also that of a "prompt" which
-    ended it. `counted`: which tokens count as reasoning tokens (contract F.2): those of the "section", those
-    after a "marked" start in the output, or "none". `end_counts`: so does the token that ends the output,
-    where they have not ended before. `promotes`: from the kwargs, whether reasoning becomes the content of an
-    answer that has none. `rewrite`: what is done to the text of reasoning and content, each by itself.
-    `told`: kwargs that the engine is told where the request has none of them. `off_is_text`: where reasoning
-    is off, its markers are text, stray ones too. `structural_tag`, `spaces_between_special_tokens`, `models`,
-    `format`, `signs`, `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it
-    frames an answer.
+    characters that are dropped where content begins. `lead`: reasoning is left in the content, with its
+    markers; this text stands before an output whose reasoning is open. `empty`: what is "" in the message,
+    not null: reasoning of an empty "section", or also that of a "prompt" which ended it. `counted`: which
+    tokens count as reasoning tokens (contract F.2): those of the "section", those after a "marked" start in
+    the output, or "none". `end_counts`: so does the token that ends the output, where they have not ended
+    before. `promotes`: from the kwargs, whether reasoning becomes the content of an answer that has none.
+    `rewrite`: what is done to the text of reasoning and content, each by itself. `told`: kwargs that the
+    engine is told where the request has none of them. `off_is_text`: where reasoning is off, its markers are
+    text, stray ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
+    `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
 
     names: tuple[str, ...]

@@ -28,7 +28,8 @@ class Machine:
         self._context = context
         self._table = table
         self._regions = table.regions
-        first = "reasoning" if context.reasoning == "open" else table.start
+        is_open = context.reasoning == "open"
+        first = "reasoning" if is_open and not table.lead else table.start
         self._state = State(first) if snapshot is None else restore(snapshot, table.regions)
         self._speaker = Speaker(context, table, self._state.speech)
         self._state.speech = self._speaker.speech
@@ -38,7 +39,7 @@ class Machine:
             self._enter(first)
             if table.empty == "prompt" and context.reasoning == "over":
                 self._speaker.leave_reasoning()
-            if table.lead:
+            if is_open and table.lead:
                 self._text(table.lead)
 
     @property
@@ -119,6 +120,8 @@ class Machine:
                 self._marker(marker)
             return
         on = region.on.get(marker)
+        if on is not None and type(marker) is Skipped and self._unasked(region, on):
+            on = None
         if region.text in (Text.NAME, Text.HEADER):
             if on is None and marker in region.region.keeps:
                 self._text(str(marker))
@@ -142,6 +145,11 @@ class Machine:
             self._marker(marker)
         elif type(marker) is not Skipped:
             self._say(region, str(marker))
+
+    def _unasked(self, region: CompiledRegion, on: On) -> bool:
+        """Whether a marker opens calls that the request does not want, in a family that would delete them."""
+        opens = self._regions[on.to].text not in (Text.REASONING, Text.CONTENT)
+        return opens and region.absorbs and not self._context.asked
 
     def _text(self, text: str) -> None:
         state = self._state

@@ -81,7 +81,7 @@ class Speaker:
         if speech.left_content:
             speech.left_content = False
             text = table.separator + text
-        if self._context.asked or speech.pledge is not None or table.trims:
+        if (self._context.asked and not table.blank) or speech.pledge is not None or table.trims:
             if table.strip or table.trims or not speech.said:
                 text, speech.blank = self._split(speech.blank, text)
             else:

@@ -55,7 +55,8 @@ class Values:
     `trim`: whitespace around a value that is markup: one newline on each side, all of it, or none. `json`:
     what the format does not call text is JSON, strings in quotes, or else text. `convert`: the text of a
     value that is no string, and its node, to JSON text. `keys_wait`: the key of such a value is said with it.
-    `opens`: the opening brace does not wait for a key.
+    `opens`: the opening brace does not wait for a key. `untyped`: the node of a value of which the schema
+    says nothing; "" reads JSON, or else text.
     """
 
     trim: Literal["none", "newline", "blank"] = "none"
@@ -63,6 +64,7 @@ class Values:
     convert: Callable[[str, schema.Node], str] = schema.coerce
     keys_wait: bool = False
     opens: bool = False
+    untyped: schema.Node = "s"
 
     def enter(self, state: ValuesState, said: Said) -> None:
         """The call has begun."""
@@ -76,7 +78,7 @@ class Values:
         """A value of the object begins. `node`: what the schema says of it, None if nothing. `text`: the
         format says that it is a string."""
         if node is None:
-            node = "" if self.json else "s"
+            node = "" if self.json else self.untyped
         opening = ", " if state.count else "" if state.opened else "{"
         self.open(state, f"{opening}{json.dumps(key, ensure_ascii=False)}: ", node, said, text)
 

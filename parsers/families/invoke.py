@@ -32,8 +32,11 @@ M2 = ReasoningGrammar(
 )
 M2_APPEND = ReasoningGrammar(
     names=("minimax_m2_append_think",),
-    initial=lambda kwargs: "off",
+    start="<think>",
+    end="</think>",
+    initial=always_open,
     lead="<think>",
+    counted="none",
     models="MiniMax M2, its reasoning left in the content",
     format="<think>...</think>",
 )

@@ -87,7 +87,7 @@ _CHANNELS = Channels(
                 "<atem:parameter name=",
                 "</atem:parameter>",
                 ("</atem:invoke>",),
-                values=Values(convert=_json_or_text),
+                values=Values(convert=_json_or_text, untyped=""),
             ),
             then="calls",
         ),
@@ -96,11 +96,11 @@ _CHANNELS = Channels(
 )
 
 _SIGNS = (Signs(template=("<atem:invoke",)),)
-_NAMES = ("muse", "muse_glimmer", "musespark1x")
 
 REASONING = ReasoningGrammar(
-    names=_NAMES,
+    names=("muse", "musespark1x"),
     initial=always_closed,
+    end_counts=True,
     channels=_CHANNELS,
     needs_special_tokens=True,
     models="Muse",
@@ -109,8 +109,10 @@ REASONING = ReasoningGrammar(
     framing="muse",
 )
 
+GLIMMER_REASONING = replace(REASONING, names=("muse_glimmer",), counted="none", end_counts=False)
+
 TOOLS = ToolGrammar(
-    names=_NAMES,
+    names=("muse", "muse_glimmer", "musespark1x"),
     channels=_CHANNELS,
     typed=True,
     forced="markup",

@@ -127,9 +127,16 @@ TOOLS = replace(
 )
 STEP_TOOLS = replace(
     TOOLS,
-    names=("step3p5", "step5"),
-    models="Step 3.5, Step 3.7, Step 5",
+    names=("step3p5",),
+    models="Step 3.5, Step 3.7",
     signs=(Signs(template=("<tool_call>", "<function=", "<parameter="), model_type="step3p5"),),
+)
+STEP5_TOOLS = replace(
+    STEP_TOOLS,
+    names=("step5",),
+    strip=False,
+    models="Step 5",
+    signs=(Signs(template=("<tool_call>", "<function=", "<parameter="), model_type="step5"),),
 )
 MIMO_TOOLS = replace(
     _calls("<tool_call>", "</tool_call>", Values("none")),

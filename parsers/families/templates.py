@@ -155,6 +155,7 @@ def _tools(parser: str, facts: ModelFacts) -> ToolGrammar:
         names=(parser,),
         content=(first, *_content_ons(_fields(parser, facts), parser)),
         regions=regions,
+        blank=True,
         typed=True,
         forced="markup",
         refuses=_REFUSES,

@@ -1,14 +1,11 @@
 """What can be wrong with a recorded value, each as a check that a machine makes on the recording.
 
-A check answers None when the recorded value shows the defect, else a sentence that says why it does not. The
-"pieces" of a text are its words and its single symbols; white space counts for nothing among them.
+A check answers None when the recorded value shows the defect, else a sentence that says why it does not.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +13,16 @@ import msgspec
 from renderd.conformance.cases import Case, Recording
 from renderd.conformance.formats import outline
 from renderd.conformance.paths import ABSENT, Path, get, show
+from renderd.conformance.texts import (
+    MARKUP,
+    MARKUP_BEGINS,
+    calls_of,
+    json_value,
+    pieces_of,
+    raw_strings,
+    strings,
+    text_of,
+)
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -60,58 +67,7 @@ UNKNOWN = _Unknown()
 
 Check = Callable[[Evidence], str | None]
 
-_PIECE = re.compile(r"\w+|[^\w\s]")
-_MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]{3,}\]")
-_MARKUP_BEGINS = re.compile(r"<[^<>\s]|\[[A-Z_]{3,}\]")
 _ELSEWHERE = "it says nothing of this place"
-
-
-def _pieces(value: Any) -> Counter[str]:
-    """How often each piece occurs. Of arguments only words count: the rest may come of writing them anew."""
-    found: Counter[str] = Counter()
-    for key, text in _strings(value):
-        pieces = _PIECE.findall(text)
-        found.update(piece for piece in pieces if key != "arguments" or piece[0].isalnum() or piece > "\x7f")
-    return found
-
-
-def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts of a message, each with the key that it stands at. Arguments that are JSON are read."""
-    if isinstance(value, str):
-        read = _json(value) if key == "arguments" else ABSENT
-        yield key, value if read is ABSENT else " ".join(_leaves(read))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner, key)
-    elif isinstance(value, dict):
-        for inner_key, inner in value.items():
-            if inner_key not in ("id", "type", "role"):
-                yield from _strings(inner, inner_key)
-
-
-def _raw_strings(value: Any) -> Iterator[str]:
-    """The texts of a value as they stand, but for ids and types."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _raw_strings(inner)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            if key not in ("id", "type", "role"):
-                yield from _raw_strings(inner)
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from _leaves(inner)
-    else:
-        yield value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _message(evidence: Evidence) -> Any:
@@ -119,31 +75,11 @@ def _message(evidence: Evidence) -> Any:
     return choice.get("message", choice.get("text"))
 
 
-def _calls(value: Any) -> Iterator[dict[str, Any]]:
-    """Every `{name, arguments}` in a value."""
-    if isinstance(value, dict):
-        if "name" in value and "arguments" in value:
-            yield value
-        for inner in value.values():
-            yield from _calls(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _calls(inner)
-
-
 def _tools(evidence: Evidence) -> dict[str, Any]:
     """The parameter schemas of the request's tools, by name. Requests that were refused may have any."""
     tools = evidence.case.request.get("tools")
     functions = [get(tool, ("function",)) for tool in tools] if isinstance(tools, list) else []
     return {str(get(one, ("name",))): one.get("parameters") for one in functions if isinstance(one, dict)}
-
-
-def _json(text: Any) -> Any:
-    """The value of a JSON text, ABSENT when it is none. Python's NaN and Infinity are no JSON."""
-    try:
-        return msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, AttributeError, UnicodeEncodeError):
-        return ABSENT
 
 
 def _differ(left: Any, right: Any) -> bool:
@@ -163,15 +99,15 @@ def stream_differs_from_batch(evidence: Evidence) -> str | None:
 def text_lost(evidence: Evidence) -> str | None:
     if evidence.ours is UNKNOWN:
         return "`ours` must say which text is there"
-    output, recorded = _pieces(evidence.output), _pieces(_message(evidence))
-    ours = _pieces({str(evidence.path[-1]) if evidence.path else "": evidence.ours})
+    output, recorded = pieces_of(evidence.output), pieces_of(_message(evidence))
+    ours = pieces_of({str(evidence.path[-1]) if evidence.path else "": evidence.ours})
     if any(output[piece] >= count > recorded[piece] for piece, count in ours.items()):
         return None
     return "the recorded message has all of the output's text that ours has"
 
 
 def text_repeated(evidence: Evidence) -> str | None:
-    output, recorded = _pieces(evidence.output), _pieces(_message(evidence))
+    output, recorded = pieces_of(evidence.output), pieces_of(_message(evidence))
     if not output:
         return "the case does not say which text was generated"
     return None if recorded - output else "the recorded message has no text more often than the output"
@@ -186,7 +122,7 @@ def text_altered(evidence: Evidence) -> str | None:
 
 
 def whitespace_lost(evidence: Evidence) -> str | None:
-    ours, recorded = (_text(value) for value in (evidence.ours, evidence.recorded))
+    ours, recorded = (text_of(value) for value in (evidence.ours, evidence.recorded))
     if ours.split() != recorded.split() or len(ours) <= len(recorded):
         return "the recorded text is not ours with less white space"
     return None if ours in evidence.output else "our text is not in the output as it stands"
@@ -197,15 +133,15 @@ def text_misplaced(evidence: Evidence) -> str | None:
     if not isinstance(message, dict) or not evidence.ours or evidence.ours is UNKNOWN:
         return "`ours` must be the text that stands elsewhere in the recorded message"
     others = [message.get(key) for key in ("content", "reasoning") if key != evidence.path[-1]]
-    ours = [text.strip() for text in _raw_strings(evidence.ours)]
+    ours = [text.strip() for text in raw_strings(evidence.ours)]
     if any(ours) and any(all(text in (other or "") for text in ours) for other in others):
         return None
     return "our text is in no other part of the recorded message"
 
 
 def markup_in_content(evidence: Evidence) -> str | None:
-    ours, recorded = _text(evidence.ours), _text(evidence.recorded)
-    if any(mark in evidence.output and mark not in ours for mark in _MARKUP.findall(recorded)):
+    ours, recorded = text_of(evidence.ours), text_of(evidence.recorded)
+    if any(mark in evidence.output and mark not in ours for mark in MARKUP.findall(recorded)):
         return None
     return "the recorded text has no markup of the output that ours has not"
 
@@ -213,9 +149,9 @@ def markup_in_content(evidence: Evidence) -> str | None:
 def markup_dropped(evidence: Evidence) -> str | None:
     if evidence.ours is UNKNOWN:
         return "`ours` must say which markup is there"
-    recorded = " ".join(text for _, text in _strings(_message(evidence)))
+    recorded = " ".join(text for _, text in strings(_message(evidence)))
     if any(
-        mark in evidence.output and mark not in recorded for mark in _MARKUP.findall(_text(evidence.ours))
+        mark in evidence.output and mark not in recorded for mark in MARKUP.findall(text_of(evidence.ours))
     ):
         return None
     return "the recorded message has all markup that ours has"
@@ -227,8 +163,8 @@ def invalid_json_arguments(evidence: Evidence) -> str | None:
         return _ELSEWHERE
     if choice.get("finish_reason") == "length" or isinstance(choice.get("stop_reason"), str):
         return "the output was cut, its last call may be unfinished"
-    calls = list(_calls(choice))
-    if any(_json(call["arguments"]) is ABSENT for call in calls):
+    calls = list(calls_of(choice))
+    if any(json_value(call["arguments"]) is ABSENT for call in calls):
         return None
     return "all recorded arguments are valid JSON" if calls else "no call was recorded"
 
@@ -237,9 +173,9 @@ def arguments_break_schema(evidence: Evidence) -> str | None:
     if "tool_calls" not in evidence.path:
         return _ELSEWHERE
     tools = _tools(evidence)
-    for call in _calls(evidence.recorded_choice()):
+    for call in calls_of(evidence.recorded_choice()):
         schema = tools.get(call["name"]) or {}
-        arguments = _json(call["arguments"])
+        arguments = json_value(call["arguments"])
         for key, value in (arguments if isinstance(arguments, dict) else {}).items():
             types = _types((schema.get("properties") or {}).get(key), schema)
             if types and not types & _types_of(value):
@@ -248,26 +184,26 @@ def arguments_break_schema(evidence: Evidence) -> str | None:
 
 
 def unknown_tool(evidence: Evidence) -> str | None:
-    found = [call["name"] for call in _calls(evidence.recorded_choice())]
+    found = [call["name"] for call in calls_of(evidence.recorded_choice())]
     known = set(found) <= set(_tools(evidence))
     return f"the recorded calls {found} are of tools that the request has" if known else None
 
 
 def call_from_lookalike(evidence: Evidence) -> str | None:
     pieces = evidence.case.pieces(evidence.choice)
-    marks = _MARKUP.findall("".join(pieces))
+    marks = MARKUP.findall("".join(pieces))
     if pieces and all(any(mark in piece for piece in pieces) for mark in marks):
         return "all markup of the output is whole in one of its pieces"
     if not pieces:
         return "the output is not given in pieces"
-    return None if list(_calls(evidence.recorded_choice())) else "no call was recorded"
+    return None if list(calls_of(evidence.recorded_choice())) else "no call was recorded"
 
 
 def finish_contradicts_calls(evidence: Evidence) -> str | None:
     if not {"finish_reason", "tool_calls"} & set(evidence.path):
         return _ELSEWHERE
     choice = evidence.recorded_choice()
-    calls, finish = list(_calls(choice)), choice.get("finish_reason")
+    calls, finish = list(calls_of(choice)), choice.get("finish_reason")
     named = isinstance(evidence.case.request.get("tool_choice"), dict)
     if (
         (finish == "tool_calls") != bool(calls)
@@ -309,12 +245,23 @@ def end_token_as_reason(evidence: Evidence) -> str | None:
 
 
 def cut_concealed(evidence: Evidence) -> str | None:
-    ours, recorded = (_text(value) for value in (evidence.ours, evidence.recorded))
+    ours, recorded = (text_of(value) for value in (evidence.ours, evidence.recorded))
     if evidence.recorded_choice().get("finish_reason") != "length":
         return "the output was not cut"
     if ours and recorded.startswith(ours) and not evidence.output.endswith(recorded[len(ours) :]):
         return None
     return "the recorded text is not ours with an end that the output does not have"
+
+
+def content_as_reasoning(evidence: Evidence) -> str | None:
+    content, reasoning = (get(_message(evidence), (key,)) for key in ("content", "reasoning"))
+    place = {"reasoning", "completion_tokens_details"} & set(evidence.path)
+    if not place or evidence.ours or not isinstance(content, str) or not isinstance(reasoning, str):
+        return "ours is not without a reasoning that the recorded message has beside content"
+    marks = MARKUP.findall(evidence.output)
+    if content and any(content + mark + reasoning in evidence.output for mark in marks):
+        return None
+    return "the recorded reasoning does not go on where the recorded content ends"
 
 
 def cut_call_as_text(evidence: Evidence) -> str | None:
@@ -323,7 +270,7 @@ def cut_call_as_text(evidence: Evidence) -> str | None:
     if choice.get("finish_reason") != "length" or not isinstance(content, str) or not content.strip():
         return "the output was not cut, or no content was recorded"
     named = any(tool in content for tool in _tools(evidence))
-    if named and _MARKUP_BEGINS.search(content) and evidence.output.endswith(content):
+    if named and MARKUP_BEGINS.search(content) and evidence.output.endswith(content):
         return None
     return "the recorded content is no call that was cut off"
 
@@ -364,14 +311,11 @@ DEFECTS: dict[str, Check] = {
     "reasoning_miscounted": reasoning_miscounted,
     "end_token_as_reason": end_token_as_reason,
     "cut_concealed": cut_concealed,
+    "content_as_reasoning": content_as_reasoning,
     "cut_call_as_text": cut_call_as_text,
     "server_error": server_error,
 }
 """By the name that `defect` in divergences.toml gives them; that file's header says what each means."""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _types(schema: Any, root: dict[str, Any], depth: int = 0) -> set[str]:

@@ -95,6 +95,8 @@ SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning=None))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa"}'), '{"x": "Pa')),
+    ("content_as_reasoning", evidence(REASONING, "a<m>b", choice(content="a", reasoning="b"), None)),
+    ("content_as_reasoning", evidence(COUNT, "a<m>b", counted(1, content="a", reasoning="b"), 0)),
     ("cut_call_as_text", evidence(CONTENT, '<call>get{"x', choice("length", content='<call>get{"x'))),
     (
         "cut_call_as_text",
@@ -137,6 +139,8 @@ NOT_SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning="hm"))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice(content='{"x": "Pa"}'), '{"x": "Pa')),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa'), '{"x": "')),
+    ("content_as_reasoning", evidence(REASONING, "b<m>a", choice(content="a", reasoning="b"), None)),
+    ("content_as_reasoning", evidence(COUNT, "a<m>b", counted(1, content="a", reasoning="b"), 1)),
     ("cut_call_as_text", evidence(CONTENT, "<call>get{", choice("stop", content="<call>get{"))),
     ("cut_call_as_text", evidence(CONTENT, "<call>got{", choice("length", content="<call>got{"))),
     ("cut_call_as_text", evidence(CONTENT, "", choice("length", content=None))),

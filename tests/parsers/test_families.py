@@ -143,6 +143,12 @@ def test_qwen3_coder(text: str, content: str | None, calls: list[Call]) -> None:
     assert (message.reasoning, message.content, message.calls) == (None, content, calls)
 
 
+@pytest.mark.parametrize(("name", "content"), [("step3p5", "\nOn it."), ("step5", "\nOn it.\n")])
+def test_whitespace_before_calls_of_step(name: str, content: str) -> None:
+    message = read(name, name, f"</think>\nOn it.\n{QWEN}")
+    assert (message.content, message.calls) == (content, [PARIS])
+
+
 def test_qwen3_coder_takes_calls_out_even_if_nobody_asked() -> None:
     assert read("qwen3", "qwen3_coder", f"</think>Hi {QWEN}", choice="none").content == "Hi "
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from parsers import Event, Marker, ModelFacts, UnfitModelError, build
-from tests.parsers.reading import TOOLS, Message, add_up, lexemes
+from parsers.events import Skipped
+from tests.parsers.reading import TOOLS, Message, add_up, lexemes, parse
 
 Calls = list[tuple[str, str]]
 
@@ -173,6 +174,14 @@ def test_a_forced_call_of_mistral_is_an_array_without_marker() -> None:
     for lacks in ((), OLD):
         check(read(MISTRAL, f"[{ONE}]", lacks, choice="required"), None, None, [("ping", '{"a": 1}')])
         check(read(MISTRAL, "plain", lacks, choice="required"), None, "plain", [])
+
+
+@pytest.mark.parametrize("offered", [TOOLS, []])
+def test_a_marker_of_mistral_that_is_skipped_opens_no_call_that_nobody_wants(offered: Any) -> None:
+    family = build(None, "mistral", ModelFacts(is_token=lambda marker: True))
+    context = family.context(offered, "none", {}, "unknown")
+    message = parse(family, [Skipped("[TOOL_CALLS]"), "ping", "{}"], context)
+    assert (message.content, message.calls) == ("ping{}", [])
 
 
 def test_mistral_needs_its_token() -> None:

@@ -194,3 +194,14 @@ def test_thinking_that_is_off_may_be_opened() -> None:
         message = parse(family, lexemes(family, "<think>a</think>x"), context)
         assert (message.reasoning, message.content) == ("a", "x")
         assert parse(family, lexemes(family, "ax"), context).content == "ax"
+
+
+def test_reasoning_that_is_left_in_the_content() -> None:
+    family = build("minimax_m2_append_think", "minimax_m2")
+    ids = {"<think>": [1], "</think>": [2]}
+    assert set(ids) == family.prompt_markers
+    assert family.reasoning_ended([1, 2], ids, {}) is True
+    assert family.reasoning_ended([2, 1], ids, {}) is False
+    for verdict, content in (("unknown", "<think>a</think>b"), ("over", "a</think>b")):
+        context = family.context(TOOLS, "auto", {}, verdict)
+        assert parse(family, lexemes(family, "a</think>b"), context).content == content

@@ -57,6 +57,14 @@ def test_muse(name: str, text: str, reasoning: str | None, content: str | None, 
     assert (message.reasoning, message.content, message.calls) == (reasoning, content, calls)
 
 
+def test_values_without_a_schema_are_json_or_else_text() -> None:
+    values = "".join(
+        f'<atem:parameter name="{key}">{value}</atem:parameter>' for key, value in (("a", "9"), ("b", "Mars"))
+    )
+    message = read("muse", "muse", f'to=x<|message|><atem:invoke name="f">{values}</atem:invoke><|eot|>')
+    assert message.calls == [("f", '{"a": 9, "b": "Mars"}')]
+
+
 def test_calls_that_nobody_asked_for_are_text() -> None:
     text = f"{_NEXT}to=x<|message|>{CALL}"
     message = read("muse", "muse", f"to=self<|message|>A<|eom|>{text}", choice="none")

@@ -131,6 +131,11 @@ def test_closers_inside_values_are_text(config: dict[str, Any], text: str) -> No
     assert "x<" in message.calls[0][1]
 
 
+def test_content_that_is_blank_stays_beside_calls() -> None:
+    message = read(OBJECTS, f"<think>a</think>\n\n{PING}\n{PING}")
+    assert (message.content, message.calls) == ("\n\n\n", [("ping", "{}"), ("ping", "{}")])
+
+
 def test_calls_stay_text_where_none_is_wanted() -> None:
     assert read(OBJECTS, PING, "none").content == PING
 

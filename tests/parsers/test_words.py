@@ -19,6 +19,7 @@ from parsers.grammar import (
     Route,
     Text,
     ToolGrammar,
+    always_open,
     off_unless_enabled,
 )
 from parsers.registry import ANY_MODEL
@@ -83,7 +84,7 @@ def test_text_where_content_begins_may_be_skipped_and_put_there() -> None:
     message = read(think(skip="\n"), "a</t>\n\n b\n")
     assert (message.reasoning, message.content) == ("a", " b\n")
     assert read(think(skip="\n"), "a</t>\n").content is None
-    lead = Family(ReasoningGrammar(names=("l",), initial=lambda _: "off", lead="<t>"), CALL)
+    lead = Family(ReasoningGrammar(names=("l",), initial=always_open, lead="<t>"), CALL)
     assert read(lead, "x").content == "<t>x"
 
 

@@ -133,6 +133,8 @@ def sample(
     if thinking is not None and thinking.begins == "inside":
         if form.framing is not None:
             verdict = "open"
+        elif thinking.never:
+            verdict = "unknown"
         else:
             verdict = "over" if made.reasoning is None else rng.choice(("open", "unknown"))
     return Sample(pieces, made, verdict, *_reading(made, thinking, calling))
@@ -161,7 +163,7 @@ def _reading(made: Answer, thinking: Thinking | None, calling: Calling | None) -
     if made.calls:
         if calling is not None and calling.strips:
             content = content.rstrip()
-        if not content.strip():
+        if not content.strip() and not (calling and calling.blank):
             content = ""
     lead = thinking.lead if thinking else ""
     loose = bool(made.after) and calling is not None and calling.after == "either"

@@ -21,12 +21,12 @@ def _line(rng: random.Random) -> str:
 
 
 def qwen_blocks(
-    start: str, end: str, verbatim: bool = False
+    start: str, end: str, verbatim: bool = False, lines_between: bool = True
 ) -> Callable[[random.Random, list[Call]], Pieces]:
     def write(rng: random.Random, calls: list[Call]) -> Pieces:
         pieces: Pieces = []
         for number, call in enumerate(calls):
-            pieces += [_line(rng)] if number else []
+            pieces += [_line(rng)] if number and lines_between else []
             lines = [f"\n<function={call.name}>\n"]
             for key, value in call.arguments.items():
                 edge = "" if verbatim else "\n"
@@ -250,11 +250,19 @@ def _without(*words: str) -> Callable[[str], str]:
 
 MARKUP_CALLS = (
     Calling(
-        ("qwen3_coder", "qwen3_xml", "step3p5", "step5"),
+        ("qwen3_coder", "qwen3_xml", "step3p5"),
         qwen_blocks(*_TOOL_CALL),
         tokens=_TOOL_CALL,
         avoid=_QWEN_AVOID,
         strips=True,
+        after="content",
+        near=_QWEN_NEAR,
+    ),
+    Calling(
+        ("step5",),
+        qwen_blocks(*_TOOL_CALL),
+        tokens=_TOOL_CALL,
+        avoid=_QWEN_AVOID,
         after="content",
         near=_QWEN_NEAR,
     ),

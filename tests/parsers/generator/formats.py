@@ -74,11 +74,12 @@ class Calling:
 
     `write`: all calls of an answer. `avoid`: what string values do not contain; `text_only`: nor anything
     that reads as another type; `values`: what makes a string one that the format can say. `strips`:
-    whitespace before a call is dropped. `before`: content may stand before the calls. `after`: what becomes
-    of text behind them: "content", "dropped", or "either" of the two; "never": there is none. `most`: calls
-    in an answer. `near`: texts that look like markup. `prose`: what no content contains. `functions`: that
-    the format can call. `json_answers`: an answer in JSON stays one. `inside`: markers that a string value
-    may contain as tokens. `raw`: the model's JSON is passed on, right or wrong.
+    whitespace before a call is dropped; `blank`: content that is nothing else is not. `before`: content may
+    stand before the calls. `after`: what becomes of text behind them: "content", "dropped", or "either" of
+    the two; "never": there is none. `most`: calls in an answer. `near`: texts that look like markup. `prose`:
+    what no content contains. `functions`: that the format can call. `json_answers`: an answer in JSON stays
+    one. `inside`: markers that a string value may contain as tokens. `raw`: the model's JSON is passed on,
+    right or wrong.
     """
 
     names: tuple[str, ...]
@@ -88,6 +89,7 @@ class Calling:
     text_only: bool = False
     values: Callable[[str], str] = str
     strips: bool = False
+    blank: bool = False
     before: bool = True
     after: str = "dropped"
     most: int = 3
