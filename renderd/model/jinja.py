@@ -78,7 +78,7 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
         try:
-            with limited():
+            with limited(len(variables.get("messages", ()))):
                 return self.template.render(variables)
         except ApiError:
             raise

@@ -42,8 +42,8 @@ def choose_mode(asked: str, model_type: str | None, template: str | None, tokeni
         if model_type in types and template is None:
             raise ValueError(
                 f"Models of type {model_type} need vLLM's tokenizer mode {mode}: Python code that writes "
-                "their prompts, which is not here. Give a Jinja template of the same format by --chat-template, or "
-                "--tokenizer-mode hf to serve the model with what template it has."
+                "their prompts, which is not here. Give a Jinja template of the same format by "
+                "--chat-template, or --tokenizer-mode hf to serve the model with what template it has."
             )
     return "mistral" if mistral_file(tokenizer_dir) is not None and _of_mistral(tokenizer_dir) else "hf"
 

@@ -22,8 +22,15 @@ from jinja2.utils import generate_lorem_ipsum
 
 from renderd.wire.errors import ApiError, bad_request
 
+FREE_STEPS = 300_000
+"""Turns of loops, calls and operations that any template has: about a third of a second."""
+STEPS_PER_MESSAGE = 500
+"""How many more it has for each message. Templates of real models take 10 to 50."""
 MAX_STEPS = 2_000_000
-"""Turns of loops, calls and operations: about two seconds. Thousands of messages take 100,000."""
+"""What no template has more of: about two seconds."""
+LONG_STEPS, STEPS_A_REST, REST_SECONDS = 100_000, 500, 0.0003
+"""A rendering of more than so many steps rests after each so many for so long. Threads share one processor's
+worth of Python: without the rests, other requests would wait 5 ms each time that they want it."""
 MAX_SIZE = 64 * 1024 * 1024
 """Characters or items of one value, and of all that is printed: as many as a request body may have bytes."""
 MAX_COPIED = 16 * MAX_SIZE
@@ -38,6 +45,7 @@ class _Spent(threading.local):
     """What the template that this thread renders has used."""
 
     steps = 0
+    most = MAX_STEPS
     printed = 0
     copied = 0
     deadline = float("inf")
@@ -47,14 +55,16 @@ _SPENT = _Spent()
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Counts from here on, for this thread."""
+def limited(messages: int = 0) -> Iterator[None]:
+    """Counts from here on, for this thread. `messages`: how long the conversation is."""
     _SPENT.steps = _SPENT.printed = _SPENT.copied = 0
+    _SPENT.most = min(MAX_STEPS, FREE_STEPS + STEPS_PER_MESSAGE * messages)
     _SPENT.deadline = time.monotonic() + float(os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT") or 30)
     try:
         yield
     finally:
         _SPENT.deadline = float("inf")
+        _SPENT.most = MAX_STEPS
 
 
 def _too_long() -> ApiError:
@@ -68,8 +78,10 @@ def _too_large() -> ApiError:
 def step() -> None:
     """One turn. Raises ApiError 400 when there have been too many."""
     _SPENT.steps += 1
-    if _SPENT.steps > MAX_STEPS or (_SPENT.steps % 16 == 0 and time.monotonic() > _SPENT.deadline):
+    if _SPENT.steps > _SPENT.most or (_SPENT.steps % 16 == 0 and time.monotonic() > _SPENT.deadline):
         raise _too_long()
+    if _SPENT.steps > LONG_STEPS and _SPENT.steps % STEPS_A_REST == 0:
+        time.sleep(REST_SECONDS)
 
 
 def _make(size: int) -> None:

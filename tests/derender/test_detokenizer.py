@@ -136,7 +136,8 @@ class _Neighbours:
 
     def __init__(self, name: str) -> None:
         tokenizer = model(name).tokenizer
-        self.special_ids = tokenizer.special_ids
+        self.special_ids, self.silent_ids = tokenizer.special_ids, tokenizer.silent_ids
+        self.join_unspaced = tokenizer.join_unspaced
         self.piece, self.join, self._size = tokenizer.piece, tokenizer.join, len(tokenizer)
 
     def __len__(self) -> int:

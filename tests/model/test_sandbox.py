@@ -61,9 +61,18 @@ def test_what_does_not_end(source: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MAX_STEPS", 1000)
+    monkeypatch.setattr(sandbox, "FREE_STEPS", 1000)
     assert refusal(TOO_LONG[0]) == "Rendering the chat template takes too long."
     assert compile_template("{% for i in range(99) %}{{ i }}{% endfor %}").render({})
+
+
+def test_long_conversations_may_take_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "FREE_STEPS", 10)
+    twice = "{% for m in messages %}{% for n in range(100) %}{% endfor %}{% endfor %}x"
+    assert compile_template(twice).render({"messages": [{}] * 100}) == "x"
+    monkeypatch.setattr(sandbox, "STEPS_PER_MESSAGE", 50)
+    with pytest.raises(ApiError):
+        compile_template(twice).render({"messages": [{}] * 100})
 
 
 @pytest.mark.parametrize("source", TOO_LARGE)
