@@ -246,7 +246,8 @@ def _tools(request: MessagesRequest) -> list[anthropic.Tool] | None:
             removed.add(name)
         else:
             removed.discard(name)
-            tools[name] = msgspec.structs.replace(tools[name], defer_loading=None)
+            if isinstance(block.tool, anthropic.ToolReference):
+                tools[name] = msgspec.structs.replace(tools[name], defer_loading=None)
     return [tool for name, tool in tools.items() if name not in removed]
 
 

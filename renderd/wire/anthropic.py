@@ -162,6 +162,8 @@ def _check_blocks(blocks: list[ContentBlock], loc: str, holder: str, allowed: bo
     for index, block in enumerate(blocks):
         if block.changes_tools and block.tool is None:
             raise validation_error(f"{loc}.{index}", f"tool is required for {block.type} blocks")
+        if block.type == "tool_removal" and isinstance(block.tool, ToolDefinition):
+            raise validation_error(f"{loc}.{index}", "tool_removal only accepts a tool_reference")
     for block in blocks:
         if block.changes_tools and not allowed:
             raise validation_error(
