@@ -19,6 +19,31 @@ _UNTRUSTED = (
 )
 
 
+BUILT_IN = {
+    "template_basic.jinja": "{% for message in messages %}{{ message['content'] }}{% endfor %}",
+    "template_chatml.jinja": (
+        "{% for message in messages %}"
+        "{% if not loop.first %}{{ '<|im_end|>\n' }}{% endif %}"
+        "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] }}"
+        "{% endfor %}"
+        "{% if add_generation_prompt %}"
+        "{{ '<|im_end|>\n' }}"
+        "{% if messages[-1]['role'] != 'assistant' %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+        "{% endif %}"
+    ),
+}
+"""Templates that --chat-template may name without a file, as vLLM's: they give the same text."""
+
+_ELSEWHERE = (
+    "template_blip2.jinja",
+    "template_deepseek_ocr.jinja",
+    "template_deepseek_vl2.jinja",
+    "template_kimi_audio.jinja",
+    "template_minicpmv45.jinja",
+)
+"""Names that vLLM has a template for and renderd has not: those of models for images and sound."""
+
+
 class ChatTemplates:
     """A tokenizer's templates by name ("default" for the only one) and the command line's own.
 
@@ -78,7 +103,8 @@ def load_named_templates(model_dir: Path, config: Mapping[str, Any]) -> dict[str
 
 
 def server_template(argument: str | None, named: Mapping[str, str]) -> str | None:
-    """What --chat-template means: a file, a name of the tokenizer's own templates, or Jinja text.
+    """What --chat-template means: a file, a name of the tokenizer's own templates or of a built-in one, or
+    Jinja text.
 
     Raises ValueError for what looks like a path and does not exist.
     """
@@ -92,6 +118,13 @@ def server_template(argument: str | None, named: Mapping[str, str]) -> str | Non
             return path.read_text("utf-8")
     except OSError:
         pass  # too long for a file name: Jinja text
+    if argument in BUILT_IN:
+        return BUILT_IN[argument]
+    if argument in _ELSEWHERE:
+        raise ValueError(
+            f"--chat-template '{argument}' names a template that vLLM carries and renderd does not: give the "
+            "path of that file, which a vLLM installation has in vllm/transformers_utils/chat_templates."
+        )
     if not any(c in argument for c in "{}\n"):
         raise ValueError(f"--chat-template '{argument}' looks like a file path, but there is no such file.")
     return argument

@@ -53,7 +53,7 @@ def test_it_is_refused_where_requests_are_not_trusted() -> None:
 
 
 def test_neighbours_are_answered_meanwhile(server: Running) -> None:
-    """While one worker renders a template without end, the other one's chats get done: each takes a small part
+    """While one worker renders a template without end, the other does its chats: each takes a small part
     of the time in which the template is stopped."""
     body = {**CHAT, "chat_template": ENDLESS}
     server.post(RENDER, CHAT)
