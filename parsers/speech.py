@@ -81,12 +81,13 @@ class Speaker:
         if speech.left_content:
             speech.left_content = False
             text = table.separator + text
-        if (self._context.asked and not table.blank) or speech.pledge is not None or table.trims:
-            if table.strip or table.trims or not speech.said:
+        if (self._context.tools and not table.blank) or speech.pledge is not None or table.trims:
+            swallows = (table.strip and self._context.asked) or table.trims
+            if swallows or not speech.said:
                 text, speech.blank = self._split(speech.blank, text)
             else:
                 text, speech.blank = speech.blank + text, ""
-            if not (table.strip or table.trims) and text:
+            if not swallows and text:
                 text += speech.blank
                 speech.blank = ""
         if text:

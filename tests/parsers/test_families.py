@@ -151,6 +151,9 @@ def test_whitespace_before_calls_of_step(name: str, content: str) -> None:
 
 def test_qwen3_coder_takes_calls_out_even_if_nobody_asked() -> None:
     assert read("qwen3", "qwen3_coder", f"</think>Hi {QWEN}", choice="none").content == "Hi "
+    assert read("qwen3", "qwen3_coder", f"</think>\n\n{QWEN}", choice="none").content is None
+    assert read("qwen3", "qwen3_coder", "</think>\n\nHi \n", choice="none").content == "\n\nHi \n"
+    assert read("qwen3", "qwen3_coder", "</think>\n\n", choice="none").content == "\n\n"
 
 
 @pytest.mark.parametrize(
