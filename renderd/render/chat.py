@@ -245,11 +245,15 @@ def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: 
 
 
 def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
-    """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3)."""
+    """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3), or
+    that names no tool, which not every API has found out before."""
     choice, family = request.tool_choice, server.family
-    if request.tools is None or choice is None or choice == "none" or not server.writer.templated:
+    if request.tools is None or choice is None or choice == "none":
         return
-    if family is not None and family.has_tools:
+    if not server.writer.templated or (family is not None and family.has_tools):
+        name = choice.function.name if isinstance(choice, NamedToolChoice) else None
+        if name is not None and request.tools and name not in [t.function.name for t in request.tools]:
+            raise bad_request(f"The tool with name '{name}' is not found in the tools list.")
         return
     if choice == "auto":
         raise bad_request(

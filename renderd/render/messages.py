@@ -255,7 +255,5 @@ def _tool_choice(choice: anthropic.ToolChoice | None, tools: list[anthropic.Tool
     if choice is None:
         return "auto" if tools is not None else None
     if choice.type == "tool":
-        if tools and choice.name not in [tool.name for tool in tools]:
-            raise bad_request(f"The tool with name '{choice.name}' is not found in the tools list.")
         return chat.NamedToolChoice(function=chat.NamedFunction(name=choice.name or ""))
     return {"auto": "auto", "any": "required", "none": "none"}[choice.type]
