@@ -107,30 +107,47 @@ def read_input(raw: Any, loc: str) -> Any:
 
 
 def _is_item(item: dict[str, Any]) -> bool:
-    kind = item.get("type")
-    if not isinstance(kind, str | None) or item.get("status", "completed") not in _STATUSES:
-        return kind == "function_call_output" and item.get("status") is None
+    kind, status = item.get("type"), item.get("status", "completed")
+    if not isinstance(kind, str | None):
+        return False
+    if not _one_of(status, _STATUSES) and not (status is None and kind == "function_call_output"):
+        return False
     if kind in _REQUIRED:
-        return all(isinstance(item.get(key), types) for key, types in _REQUIRED[kind].items())
+        given = all(isinstance(item.get(key), types) for key, types in _REQUIRED[kind].items())
+        texts = [item[key] for key in ("content", "summary", "output") if isinstance(item.get(key), list)]
+        content = item.get("content")
+        return given and isinstance(content, list | None) and all(map(_are_parts, texts))
     if kind in _FOREIGN or (kind is None and "role" not in item and isinstance(item.get("id"), str)):
         return True
-    return kind in (None, "message") and item.get("role") in _ROLES and _is_content(item)
+    return kind in (None, "message") and _one_of(item.get("role"), _ROLES) and _is_content(item)
+
+
+def _one_of(value: Any, known: frozenset[str]) -> bool:
+    return isinstance(value, str) and value in known
+
+
+def _are_parts(parts: list[Any]) -> bool:
+    """Objects whose type and text, where they have them, are texts."""
+    return all(
+        isinstance(part, dict) and isinstance(part.get("type"), str) and isinstance(part.get("text", ""), str)
+        for part in parts
+    )
 
 
 def _is_content(item: dict[str, Any]) -> bool:
     content = item.get("content")
     if isinstance(content, str):
         return True
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+    if not isinstance(content, list) or not _are_parts(content):
         return False
-    if all(part.get("type") in _INPUT_PARTS for part in content):
-        return all(isinstance(part.get("text", ""), str) for part in content)
+    if all(part["type"] in _INPUT_PARTS for part in content):
+        return True
     said = item.get("type") == "message" and item["role"] == "assistant"
     return said and all(map(_is_output_part, content))
 
 
 def _is_output_part(part: dict[str, Any]) -> bool:
-    key = {"output_text": "text", "refusal": "refusal"}.get(str(part.get("type")))
+    key = {"output_text": "text", "refusal": "refusal"}.get(part["type"])
     return key is not None and isinstance(part.get(key), str)
 
 
@@ -170,8 +187,8 @@ def _check_tool(tool: Any, loc: str, kinds: tuple[str, ...]) -> None:
 
 def read_choice(raw: Any, loc: str) -> Any:
     """`tool_choice` of a request. Raises ApiError 400 at `loc`."""
-    if raw in ("none", "auto", "required"):
+    if isinstance(raw, str) and raw in ("none", "auto", "required"):
         return raw
-    if not isinstance(raw, dict) or raw.get("type") not in _CHOICES:
+    if not isinstance(raw, dict) or not _one_of(raw.get("type"), _CHOICES):
         raise validation_error(loc, "Input should be 'none', 'auto' or 'required'")
     return raw

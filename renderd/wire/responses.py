@@ -338,7 +338,7 @@ def _check_tool_choice(raw: Raw) -> None:
     elif isinstance(choice, dict) and choice.get("type") in ("function", "custom"):
         name = choice.get("name")
         flat, inside = _names(tools, choice["type"])
-        if name in flat:
+        if isinstance(name, str) and name in flat:
             return
         found = [full for short, full in inside if short == name]
         if not found:
@@ -355,17 +355,18 @@ def _callable(tool: dict[str, Any]) -> bool:
     return tool.get("type") in ("function", "custom")
 
 
-def _names(tools: Any, kind: str) -> tuple[set[Any], list[tuple[Any, str]]]:
+def _names(tools: Any, kind: str) -> tuple[set[str], list[tuple[str, str]]]:
     """What tools of a kind may be called: flat names, and pairs of short and flat name in namespaces."""
-    flat, inside = set(), []
+    flat: set[str] = set()
+    inside: list[tuple[str, str]] = []
     for tool in tools if isinstance(tools, list) else ():
-        if isinstance(tool, dict) and tool.get("type") == kind:
-            flat.add(tool.get("name"))
-        elif isinstance(tool, dict) and tool.get("type") == "namespace":
-            names = [
-                inner.get("name") for inner in _all_tools(tool.get("tools")) if inner.get("type") == kind
-            ]
-            inside += [(name, f"{tool.get('name')}__{name}") for name in names]
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        if tool.get("type") == kind:
+            flat.add(tool["name"])
+        elif tool.get("type") == "namespace":
+            found = [one.get("name") for one in _all_tools(tool.get("tools")) if one.get("type") == kind]
+            inside += [(name, flat_name(name, tool["name"])) for name in found if isinstance(name, str)]
     return flat | {full for _, full in inside}, inside
 
 

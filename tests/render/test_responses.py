@@ -1,0 +1,102 @@
+"""What `/v1/responses/render` refuses, and what the recorded cases do not show of how it reads its input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from renderd.render.responses import continues, conversation
+from renderd.wire.chat import NamedToolChoice
+from renderd.wire.errors import ApiError
+from renderd.wire.responses import as_chat, decode_responses_request
+
+USER = {"role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        "hi",
+        {},
+        {"type": []},
+        {"type": "message"},
+        {"role": ["user"], "content": "x"},
+        {"role": "user", "content": [1]},
+        {"role": "user", "content": [{"type": {}}]},
+        {"role": "user", "content": [{"type": "input_text", "text": 1}]},
+        {"role": "user", "content": "x", "status": {}},
+        {"type": "reasoning", "summary": [None]},
+        {"type": "reasoning", "summary": [], "content": {}},
+        {"type": "function_call", "call_id": 1, "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "output": ["x"]},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": 1},
+    ],
+)
+def test_what_is_no_item_is_refused(item: Any) -> None:
+    with pytest.raises(ApiError) as refused:
+        decode_responses_request({"input": [USER, item]})
+    assert (refused.value.status, refused.value.type) == (400, "Bad Request")
+    assert (refused.value.param or "").startswith("body.input")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [None]},
+        {"tools": [{"type": "function", "name": []}]},
+        {"tools": [{"type": "namespace", "name": "n", "description": "d", "tools": [{"name": None}]}]},
+        {"tool_choice": []},
+        {"tool_choice": {"type": []}},
+        {"tool_choice": {"type": "function", "name": [None]}},
+        {"tool_choice": "required", "tools": {}},
+        {"text": 3},
+        {"text": {"format": {"type": []}}},
+        {"include": "all"},
+    ],
+)
+def test_other_fields_of_a_wrong_kind_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        decode_responses_request({"input": "hi", **fields})
+    assert refused.value.status == 400
+
+
+def test_one_message_of_all_that_one_turn_says() -> None:
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    said = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I look."}],
+    }
+    request = decode_responses_request(
+        {"instructions": "Be brief.", "input": [USER, thought, said, CALL, CALL]}
+    )
+    system, user, turn = conversation(request)
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user == USER
+    assert (turn["reasoning"], turn["content"], len(turn["tool_calls"])) == ("hm", "I look.", 2)
+    assert not continues(request)
+
+
+def test_tools_that_the_model_can_call() -> None:
+    inner = {"type": "function", "name": "get"}
+    tools = [
+        {
+            "type": "namespace",
+            "name": "wx",
+            "description": "",
+            "tools": [inner, {"type": "custom", "name": "x"}],
+        },
+        {"type": "custom", "name": "sh"},
+        {"type": "web_search"},
+    ]
+    request = decode_responses_request(
+        {"input": "hi", "tools": tools, "tool_choice": {"type": "function", "name": "get"}}
+    )
+    chat = as_chat(request)
+    assert [tool.function.name for tool in chat.tools or ()] == ["wx__get", "sh"]
+    assert isinstance(chat.tool_choice, NamedToolChoice)
+    assert chat.tool_choice.function.name == "wx__get"
