@@ -14,11 +14,12 @@ import msgspec
 
 from parsers import names
 from parsers.bodies import Said, solid
-from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Event, Marker, Skipped, Special
+from parsers.events import Event, Marker, Skipped, Special
 from parsers.grammar import On, Text
 from parsers.speech import Speaker
 from parsers.state import State, restore
 from parsers.table import CompiledRegion, RequestContext, Table
+from parsers.tally import Counter
 
 
 class Machine:
@@ -33,8 +34,7 @@ class Machine:
         self._state = State(first) if snapshot is None else restore(snapshot, table.regions)
         self._speaker = Speaker(context, table, self._state.speech)
         self._state.speech = self._speaker.speech
-        self._events: list[Event] = self._speaker.events
-        self._counted = 0  # whether the token that is being read counts as reasoning so far
+        self._counter = Counter(table, self._state.tally)
         if snapshot is None:
             self._enter(first)
             if table.empty == "prompt" and context.reasoning == "over":
@@ -45,13 +45,13 @@ class Machine:
     @property
     def reasoning_tokens(self) -> int:
         """Tokens of the output so far that are reasoning (contract F.2)."""
-        return self._state.reasoning_tokens
+        return self._state.tally.total
 
     @property
     def late_arguments(self) -> str:
         """The end of the open call's arguments, if vLLM sends it only with the next key or the call's end."""
         body = self._state.body
-        return body.late if self._state.open and body is not None else ""
+        return body.late if self._speaker.speech.open and body is not None else ""
 
     def feed(self, lexemes: Iterable[str]) -> list[Event]:
         """Take what each output token gave, one lexeme a token; return what became certain."""
@@ -62,13 +62,13 @@ class Machine:
                 if region.absorbs:
                     continue
                 lexeme = str(lexeme)
-            self._count(region, lexeme)
+            self._counter.token(region, lexeme)
             if kind is Marker or kind is Skipped:
                 self._marker(lexeme)
-                self._state.waiting = 0
+                self._counter.decide()
             elif lexeme:
                 self._text(lexeme)
-        return self._take()
+        return self._speaker.take()
 
     def finish(self, end_token: bool = False) -> list[Event]:
         """The output ended: say what was held back. A second call says nothing.
@@ -83,20 +83,20 @@ class Machine:
         while state.held and state.raw is None and region.text not in (Text.NAME, Text.HEADER):
             self._settle(region)
             region = self._regions[state.region]
-        if end_token and self._table.end_counts:
-            self._count(region, "")
+        if end_token:
+            self._counter.end_token(region)
         if state.body is not None:
             self._end_body(region, by_marker=False)
         elif state.raw is not None:
             self._release()
         elif region.text is Text.NAME:
-            self._anomaly("unfinished_call", len(state.held))
+            self._speaker.anomaly("unfinished_call", len(state.held))
         region = self._regions[state.region]
         if region.text is Text.REASONING:
             self._speaker.leave_reasoning()
         plain = self._context.reasoning == "off" and region.text is Text.CONTENT and not region.absorbs
-        self._speaker.finish(state.calls, idle=state.idle and plain)
-        return self._take()
+        self._speaker.finish(idle=state.idle and plain)
+        return self._speaker.take()
 
     def snapshot(self) -> Any:
         """The state as plain values, for `Family.resume`."""
@@ -170,14 +170,11 @@ class Machine:
                 text = buffer[start:]
             elif marker is None:
                 state.held = buffer[start:]
-                state.waiting = state.waiting + self._counted if state.held and not start else 0
+                self._counter.hold(bool(state.held) and not start)
                 return
             else:
                 text = buffer[start + len(marker) :]
-                if not start and not region.region.counts:  # tokens that spell a marker are no reasoning
-                    state.reasoning_tokens -= state.waiting + self._counted
-                    self._counted = 0
-                state.waiting = 0
+                self._counter.decide(spelled=not start and not region.region.counts)
                 self._go(region, region.on[marker])
 
     def _settle(self, region: CompiledRegion) -> None:
@@ -217,7 +214,7 @@ class Machine:
             state.held = ""
             name, to = route.name, route.to or to
             if route.dropped:
-                self._anomaly("dropped_text", route.dropped)
+                self._speaker.anomaly("dropped_text", route.dropped)
             if name is not None:
                 self._start_call(name, route.id)
             elif region.text is Text.HEADER:
@@ -255,17 +252,6 @@ class Machine:
         if region.body is not None:
             state.body = region.body.start(self._context.named if function is None else function)
 
-    def _count(self, region: CompiledRegion, lexeme: str) -> None:
-        state = self._state
-        counted = self._table.counted
-        if counted is None:
-            self._counted = int(region.counts and not (isinstance(lexeme, Marker) and lexeme in region.on))
-            state.reasoning_tokens += self._counted
-        elif isinstance(lexeme, Marker) and lexeme in counted:
-            state.counting = lexeme == counted[0]
-        elif state.counting:
-            state.reasoning_tokens += 1
-
     # calls
 
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
@@ -295,7 +281,7 @@ class Machine:
         if state.raw is not None:
             self._release()
             return
-        self._anomaly("rejected_call", len(state.held))
+        self._speaker.anomaly("rejected_call", len(state.held))
         state.held = ""
         self._enter(region.region.rejected)
 
@@ -307,12 +293,12 @@ class Machine:
         if state.body.name is not None or not region.region.known_names:
             types = types.get(state.body.name or "", {})
         piece, rest = text, ""
-        if not state.open:  # the limit is met at the same character whatever the chunks
+        if not self._speaker.speech.open:  # the limit is met at the same character whatever the chunks
             undecided = state.unsure if state.raw is None else len(state.raw)
             room = self._context.max_undecided + 1 - undecided
             piece, rest = text[:room], text[room:]
         used = region.body.feed(state.body, piece, types, said)
-        if not state.open:
+        if not self._speaker.speech.open:
             if state.raw is not None:
                 state.raw += piece[:used]
             state.unsure += used if state.unsure else len(piece[:used].lstrip())
@@ -325,8 +311,8 @@ class Machine:
             return rest
         self._hear(said)
         if state.body.done:
-            if state.open:
-                self._end_call()
+            if self._speaker.speech.open:
+                self._speaker.end_call()
             self._enter(region.then)
         return said.again + rest
 
@@ -341,36 +327,27 @@ class Machine:
             return False
         self._hear(said)
         if whole:
-            self._end_call()
+            self._speaker.end_call()
         else:
-            self._anomaly("unfinished_call", 0)
-            state.open = False
+            self._speaker.cut_call()
         state.body = None
         return True
 
     def _hear(self, said: Said) -> None:
         state = self._state
-        if not state.open and state.body.name is not None:
+        if not self._speaker.speech.open and state.body.name is not None:
             self._start_call(state.body.name, said.id)
         text = "".join(said.arguments)
         if text:
-            self._events.append(CallArguments(state.calls - 1, text))
+            self._speaker.arguments(text)
         if said.dropped:
-            self._anomaly("dropped_text", said.dropped)
+            self._speaker.anomaly("dropped_text", said.dropped)
         if said.unfinished:
-            self._anomaly("unfinished_value", said.unfinished)
+            self._speaker.anomaly("unfinished_value", said.unfinished)
 
     def _start_call(self, name: str, native_id: str | None) -> None:
-        state = self._state
-        self._speaker.call()
-        self._events.append(CallStart(state.calls, name, native_id))
-        state.calls += 1
-        state.open = True
-        state.raw = None
-
-    def _end_call(self) -> None:
-        self._state.open = False
-        self._events.append(CallEnd(self._state.calls - 1))
+        self._speaker.call(name, native_id)
+        self._state.raw = None
 
     def _no_call(self, region: CompiledRegion) -> None:
         """The body is none of a call."""
@@ -378,7 +355,7 @@ class Machine:
             self._release()
             return
         if self._state.unsure:
-            self._anomaly("rejected_call", self._state.unsure)
+            self._speaker.anomaly("rejected_call", self._state.unsure)
         self._enter(region.region.rejected)
 
     def _release(self) -> None:
@@ -389,7 +366,7 @@ class Machine:
         state.held = ""
         self._enter("content")
         if raw:
-            self._anomaly("markup_in_content", len(raw))
+            self._speaker.anomaly("markup_in_content", len(raw))
             self._speaker.content(raw)
 
     # what goes out
@@ -417,12 +394,4 @@ class Machine:
         elif region.text is Text.REASONING:
             self._speaker.reasoning(text)
         elif region.text is Text.DROP and (dropped := solid(text)):
-            self._anomaly("dropped_text", dropped)
-
-    def _anomaly(self, kind: str, characters: int) -> None:
-        self._events.append(Anomaly(kind, characters))
-
-    def _take(self) -> list[Event]:
-        events = self._events.copy()
-        self._events.clear()
-        return events
+            self._speaker.anomaly("dropped_text", dropped)

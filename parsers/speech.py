@@ -1,4 +1,4 @@
-"""What an answer says: reasoning and content, with the whitespace that the format does not count as either.
+"""What an answer says: reasoning, content and calls, and the whitespace that the format counts as neither.
 
 Text is said at once but for whitespace that a call or the end of the reasoning would swallow, and for
 reasoning that may have to stand in for the content.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parsers.events import Content, Event, Reasoning
+from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Content, Event, Reasoning
 from parsers.rewrite import Rewriting
 from parsers.table import RequestContext, Table
 
@@ -21,7 +21,8 @@ class Speech(msgspec.Struct, array_like=True):
     and reasoning, was more than that; `silent`: there was no content at all. `fresh`: content has not begun.
     `pledge`: reasoning that becomes content if there is none; None once that is decided. `left_reasoning`,
     `left_content`: a section of it ended, and the next one is to be set apart. `rewritten`: of the reasoning
-    and the content, where the grammar rewrites them.
+    and the content, where the grammar rewrites them. `calls`: that have begun; `open`: the last one has not
+    ended.
     """
 
     blank: str = ""
@@ -35,17 +36,19 @@ class Speech(msgspec.Struct, array_like=True):
     left_reasoning: bool = False
     left_content: bool = False
     rewritten: tuple[Rewriting, Rewriting] | None = None
+    calls: int = 0
+    open: bool = False
 
 
 class Speaker:
-    """Turns text into events. `events` is shared with the machine, so that all stay in order."""
+    """Turns what was read into events."""
 
-    __slots__ = ("_context", "_table", "events", "speech")
+    __slots__ = ("_context", "_events", "_table", "speech")
 
     def __init__(self, context: RequestContext, table: Table, speech: Speech | None) -> None:
         self._context = context
         self._table = table
-        self.events: list[Event] = []
+        self._events: list[Event] = []
         self.speech = speech or Speech(pledge="" if context.promotes else None)
         if table.rewrite and self.speech.rewritten is None:
             self.speech.rewritten = (Rewriting(), Rewriting())
@@ -104,7 +107,7 @@ class Speaker:
         speech.left_reasoning = bool(self._table.separator) and speech.reasoned
         if self._table.empty and not speech.reasoned:
             speech.reasoned = True
-            self.events.append(Reasoning(""))
+            self._events.append(Reasoning(""))
 
     def leave_content(self) -> None:
         """A section of the answer ended, and more of it may follow."""
@@ -112,15 +115,43 @@ class Speaker:
             self.speech.blank = ""
         self.speech.left_content = bool(self._table.separator) and not self.speech.silent
 
-    def call(self) -> None:
-        """A call begins."""
+    def call(self, name: str, native_id: str | None) -> None:
+        """A call begins. `native_id`: the model's own."""
+        speech = self.speech
         self._keep_pledge()
         self._settle()
-        self.speech.said = False
+        speech.said = False
         if self._table.strip:
-            self.speech.blank = ""
+            speech.blank = ""
+        self._events.append(CallStart(speech.calls, name, native_id))
+        speech.calls += 1
+        speech.open = True
 
-    def finish(self, calls: int, idle: bool) -> None:
+    def arguments(self, text: str) -> None:
+        """More of the call's arguments."""
+        self._events.append(CallArguments(self.speech.calls - 1, text))
+
+    def end_call(self) -> None:
+        """The call is complete."""
+        self.speech.open = False
+        self._events.append(CallEnd(self.speech.calls - 1))
+
+    def cut_call(self) -> None:
+        """Nothing more comes of the call, though it is not complete."""
+        self.speech.open = False
+        self.anomaly("unfinished_call", 0)
+
+    def anomaly(self, kind: str, characters: int) -> None:
+        """Output that is no part of the message."""
+        self._events.append(Anomaly(kind, characters))
+
+    def take(self) -> list[Event]:
+        """The events since the last time."""
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def finish(self, idle: bool) -> None:
         """The output ended. `idle`: no parser did anything to it."""
         speech = self.speech
         speech.pause = ""
@@ -129,10 +160,10 @@ class Speaker:
         if speech.pledge:
             self._say(Content, speech.pledge)
             speech.blank = ""
-        elif speech.blank and (speech.said or not (calls or self._context.forced)):
+        elif speech.blank and (speech.said or not (speech.calls or self._context.forced)):
             self._say(Content, speech.blank)
         elif idle and speech.silent:
-            self.events.append(Content(""))  # a text without a parser's doing is "", not null
+            self._events.append(Content(""))  # a text without a parser's doing is "", not null
         speech.blank = ""
         speech.pledge = None
         self._settle()
@@ -143,7 +174,7 @@ class Speaker:
         if self._table.rewrite and rewritten:
             text = self._table.rewrite(rewritten[0] if kind is Reasoning else rewritten[1], text, more)
         if text:
-            self.events.append(kind(text))
+            self._events.append(kind(text))
 
     def _settle(self) -> None:
         """What the rewriting holds back goes out as it is: something else follows."""

@@ -9,28 +9,23 @@ import msgspec
 
 from parsers.speech import Speech
 from parsers.table import CompiledRegion
+from parsers.tally import Tally
 
 
 class State(msgspec.Struct, array_like=True):
     """Everything that changes while an answer is parsed.
 
     `held`: a piece of a text marker, or the name or header being read. `raw`: characters since a tentative
-    opener, None when all is certain. `calls`: calls started; `open`: the last one has not ended. `waiting`:
-    tokens that `held` came in, and that count as reasoning unless it becomes a marker. `counting`: the last
-    of `Table.counted` was the first. `idle`: the output has not left its first region. `unsure`: characters
+    opener, None when all is certain. `idle`: the output has not left its first region. `unsure`: characters
     of a body that has no name yet.
     """
 
     region: str
     held: str = ""
     raw: str | None = None
-    calls: int = 0
-    open: bool = False
-    counting: bool = False
-    reasoning_tokens: int = 0
-    waiting: int = 0
     idle: bool = True
     finished: bool = False
+    tally: Tally = msgspec.field(default_factory=Tally)
     speech: Speech | None = None
     body: Any = None
     unsure: int = 0
