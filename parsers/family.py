@@ -141,9 +141,10 @@ class Family:
         for marker, verdict in verdicts.items():
             if ids := list(marker_ids.get(marker) or ()):
                 by_last.setdefault(ids[-1], []).append((ids, verdict))
-        for at in range(len(prompt_token_ids), 0, -1):
-            for ids, verdict in by_last.get(prompt_token_ids[at - 1], ()):
-                if list(prompt_token_ids[max(at - len(ids), 0) : at]) != ids:
+        for behind, token_id in enumerate(reversed(prompt_token_ids)):
+            for ids, verdict in by_last.get(token_id, ()):
+                at = len(prompt_token_ids) - behind
+                if len(ids) > 1 and list(prompt_token_ids[max(at - len(ids), 0) : at]) != ids:
                     continue
                 return self._unmarked(kwargs) if verdict == "unknown" else verdict
         return self._unmarked(kwargs)

@@ -17,6 +17,7 @@ from renderd.conformance import parsing
 from renderd.conformance.cpu import Machine, ProcessError, machine
 from renderd.conformance.measure import ANSWER, RenderRow, StreamRow, Target, render, run_streams
 from renderd.conformance.runner import ServerError
+from renderd.conformance.workload import Tokens
 
 Cells = tuple[str, dict[str, float | None], Callable[[float], str]]
 """A line of the table: what it is, its value by target, how a value is written."""
@@ -113,11 +114,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         targets = _targets(arguments.url, arguments.pid or [])
         lines: list[Cells]
         rows: list[StreamRow] | list[RenderRow]
+        tokens = Tokens(targets[0].client, targets[0].model)
         if arguments.what == "stream":
-            rows = run_streams(targets, arguments.tokens, arguments.chunk, arguments.minimal)
+            rows = run_streams(targets, tokens, arguments.tokens, arguments.chunk, arguments.minimal)
             lines = stream_lines(rows)
         else:
-            rows = [row for target in targets for row in render(target)]
+            rows = [row for target in targets for row in render(target, tokens)]
             lines = render_lines(rows)
     except (OSError, RuntimeError, ServerError, ProcessError) as error:
         print(f"renderd bench: {error}", file=sys.stderr)
@@ -175,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="[NAME=]URL",
-        help="a server; repeatable",
+        help="a server; repeatable; the first one counts the tokens of what is sent",
     )
     common.add_argument(
         "--pid",

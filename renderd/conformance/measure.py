@@ -61,7 +61,6 @@ class Target:
         version = self.client.get("/version")
         self.version = version.json().get("version", "") if version.status == 200 else ""
         self.clock = CpuClock(pids or serving_pids(url))
-        self.tokens = workload.Tokens(self.client, self.model)
 
     def post(self, path: str, body: Any) -> Json:
         """The answer's body. RuntimeError for any status but 200."""
@@ -76,7 +75,7 @@ class Target:
         return self.limit is None or tokens * 1.05 + 200 < self.limit
 
 
-def stream(target: Target, count: int, chunk: int, minimal: bool) -> StreamRow:
+def stream(target: Target, tokens: workload.Tokens, count: int, chunk: int, minimal: bool) -> StreamRow:
     """One parsed answer of `count` tokens through streaming derender, `chunk` tokens a call."""
     request: Json = {
         "model": target.model,
@@ -85,7 +84,7 @@ def stream(target: Target, count: int, chunk: int, minimal: bool) -> StreamRow:
         "stream": True,
     }
     prompt = target.post("/v1/chat/completions/render", request)["token_ids"]
-    ids = workload.parsed_answer(target.tokens, count)
+    ids = workload.parsed_answer(tokens, count)
     choice = {"index": 0, "token_ids": ids, "finish_reason": "length"}
     events = chunking.events({"request_id": "bench", "choices": [choice]}, 0, chunk)
     full = {"prompt_tokens": len(prompt), "prompt_token_ids": prompt, "chat_request": request}
@@ -126,51 +125,60 @@ def _per_call(readings: Sequence[float], start: int, end: int) -> float | None:
 PROMPTS = {
     "short chat": (40, 200),
     "1.5k tokens": (1500, 50),
-    "10k tokens": (10_000, 20),
-    "23k tokens": (23_000, 10),
+    "9k tokens": (9000, 20),
+    "20k tokens": (20_000, 12),
+    "50k tokens": (50_000, 6),
 }
 """Prompt tokens and number of requests, by the name of the workload. No two requests share text."""
-TURNS, CONVERSATION = 20, 23_000
+TURNS, USERS = 20, 3
+CONVERSATIONS = (20_000, 60_000)
+"""Tokens to which conversations grow. Each turn sends all of the turns before it, and the tools."""
 
 
-def render(target: Target) -> list[RenderRow]:
-    """Prompts of several lengths, and a conversation that grows, as far as they fit the server's window."""
+def render(target: Target, tokens: workload.Tokens) -> list[RenderRow]:
+    """Prompts of several lengths, and conversations that grow, as far as they fit the server's window.
+
+    `tokens`: counts the text that is sent, so that all servers are sent the same.
+    """
     rows = []
     for name, (size, requests) in PROMPTS.items():
         if target.fits(size):
             generator = random.Random(name)
-            contents = [target.tokens.prose(max(size - 10, 20), generator) for _ in range(requests + 3)]
-            lists = [[{"role": "user", "content": content}] for content in contents]
-            _render(target, name, lists[:3])
-            rows.append(_render(target, name, lists[3:]))
-    if target.fits(CONVERSATION):
-        generator = random.Random("conversation")
-        lists = workload.conversation(target.tokens, TURNS, CONVERSATION, generator)
-        rows.append(_render(target, f"conversation, {TURNS} turns", lists))
+            contents = [tokens.prose(max(size - 10, 20), generator) for _ in range(requests + 3)]
+            chats = [{"messages": [{"role": "user", "content": content}]} for content in contents]
+            _render(target, name, chats[:3])
+            rows.append(_render(target, name, chats[3:]))
+    for size in CONVERSATIONS:
+        if target.fits(size):
+            chats = workload.conversations(tokens, USERS, TURNS, size)
+            name = f"{USERS} conversations of {TURNS} turns growing to {size:,} tokens"
+            rows.append(_render(target, name, chats))
     return rows
 
 
-def _render(target: Target, name: str, lists: Sequence[list[Json]]) -> RenderRow:
+def _render(target: Target, name: str, chats: Sequence[Json]) -> RenderRow:
     tokens = 0
     before, started = target.clock.read(), time.perf_counter()
-    for messages in lists:
-        answer = target.post("/v1/chat/completions/render", {"model": target.model, "messages": messages})
+    for chat in chats:
+        answer = target.post("/v1/chat/completions/render", {"model": target.model, **chat})
         tokens += len(answer["token_ids"])
     wall, cpu = time.perf_counter() - started, target.clock.read() - before
-    count = len(lists)
+    count = len(chats)
     return RenderRow(target.name, name, tokens // count, count, cpu / count, wall / count)
 
 
-def run_streams(targets: Sequence[Target], tokens: int, chunk: int, minimal: bool) -> list[StreamRow]:
+def run_streams(
+    targets: Sequence[Target], words: workload.Tokens, tokens: int, chunk: int, minimal: bool
+) -> list[StreamRow]:
     """The answer of ANSWER tokens from every server, and the longer one from those that are not too slow."""
     rows = []
     for target in targets:
-        stream(target, min(tokens, 100), chunk, minimal)
-        short = stream(target, min(tokens, ANSWER), chunk, minimal)
+        stream(target, words, min(tokens, 100), chunk, minimal)
+        short = stream(target, words, min(tokens, ANSWER), chunk, minimal)
         rows.append(short)
         if tokens > ANSWER:
             if short.late is not None and short.late > TOO_SLOW:
                 print(f"{target.name}: too slow for an answer of {tokens} tokens, left out", file=sys.stderr)
             else:
-                rows.append(stream(target, tokens, chunk, minimal))
+                rows.append(stream(target, words, tokens, chunk, minimal))
     return rows

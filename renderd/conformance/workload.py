@@ -102,13 +102,35 @@ def parsed_answer(tokens: Tokens, count: int) -> list[int]:
     ]
 
 
-def conversation(tokens: Tokens, turns: int, size: int, generator: random.Random) -> list[list[Json]]:
-    """The message lists of a chat that grows to about `size` tokens, one for each turn, history included."""
-    messages: list[Json] = [{"role": "system", "content": tokens.prose(200, generator)}]
-    lists = []
-    per_turn = (size - 200) // turns
+def conversations(tokens: Tokens, users: int, turns: int, size: int) -> list[Json]:
+    """Chats that grow to about `size` tokens, one request for each turn of each user, history included.
+
+    All have the same tools and the same system prompt; the users take turns.
+    """
+    generator = random.Random(size)
+    instructions = {"role": "system", "content": tokens.prose(1000, generator)}
+    tools = [_tool(number, generator) for number in range(5)]
+    histories: list[list[Json]] = [[instructions] for _ in range(users)]
+    per_turn = (size - 1500) // turns
+    chats = []
     for _ in range(turns):
-        messages.append({"role": "user", "content": tokens.prose(per_turn // 5, generator)})
-        lists.append(list(messages))
-        messages.append({"role": "assistant", "content": tokens.prose(per_turn * 4 // 5, generator)})
-    return lists
+        for messages in histories:
+            messages.append({"role": "user", "content": tokens.prose(per_turn // 5, generator)})
+            chats.append({"messages": list(messages), "tools": tools})
+            messages.append({"role": "assistant", "content": tokens.prose(per_turn * 4 // 5, generator)})
+    return chats
+
+
+def _tool(number: int, generator: random.Random) -> Json:
+    properties = {
+        name: {"type": "string", "description": prose(8, generator)}
+        for name in generator.sample(_WORD_LIST, 3)
+    }
+    return {
+        "type": "function",
+        "function": {
+            "name": f"tool_{number}",
+            "description": prose(20, generator),
+            "parameters": {"type": "object", "properties": properties, "required": [*properties][:1]},
+        },
+    }

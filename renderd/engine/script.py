@@ -27,7 +27,7 @@ def scripts(extra_args: dict[str, Any] | None, tokenizer: Tokenizer) -> list[lis
         return _token_ids(ids)
     texts: list[Any] = text if isinstance(text, list) and text else [CANNED if text is None else text]
     try:
-        return [tokenizer.encode(item, add_special_tokens=False) for item in texts]
+        return [list(tokenizer.encode(item, add_special_tokens=False)) for item in texts]
     except TypeError:  # no text, or text with a lone surrogate
         raise bad_request(
             "force_text must be a string or, one a choice, a list of strings.", "force_text"

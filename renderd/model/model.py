@@ -64,7 +64,7 @@ class Model:
 
     def prompt_marker_ids(self, markers: Iterable[str]) -> dict[str, list[int]]:
         """The token ids that spell each marker in a prompt."""
-        return {marker: self.tokenizer.encode(marker, add_special_tokens=False) for marker in markers}
+        return {marker: list(self.tokenizer.encode(marker, add_special_tokens=False)) for marker in markers}
 
     def check_name(self, name: str | None) -> None:
         """Raises ApiError 404 unless `name` is absent, empty or served here (contract A.4)."""

@@ -36,6 +36,7 @@ MAX_SIZE = 64 * 1024 * 1024
 MAX_COPIED = 16 * MAX_SIZE
 """Characters and items of all values that operations make: what a template may keep in memory."""
 _MAX_BITS = 1_000_000
+_MAX_REMEMBERED = 1000
 _DIGITS = re.compile(r"\d{7}")
 _PADDING = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill"})
 _SIZED_FILTERS = ("center", "format", "indent", "join", "replace", "slice", "batch", "wordwrap")
@@ -185,6 +186,17 @@ class CountingEnvironment(ImmutableSandboxedEnvironment):
         self.joined = joined
         for name in _SIZED_FILTERS:
             self.filters[name] = _sized(name, self.filters[name])
+        self._safe: dict[tuple[type, str], bool] = {}
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may see an attribute. Jinja looks at the object's type and at the name alone."""
+        key = type(obj), attr
+        safe = self._safe.get(key)
+        if safe is None:
+            safe = super().is_safe_attribute(obj, attr, value)
+            if len(self._safe) < _MAX_REMEMBERED:
+                self._safe[key] = safe
+        return safe
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A call from a template."""

@@ -13,8 +13,10 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import msgspec
 from cachetools import LRUCache
@@ -24,10 +26,49 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 
 class _Segment(NamedTuple):
-    """The ids of a text, and the bytes that both take."""
+    """The ids of a text, how JSON writes them between the brackets, and the bytes that all three take."""
 
     ids: array[int]
+    json: bytes
     size: int
+
+
+class TokenIds(Sequence[int]):
+    """Token ids whose JSON text is known. They become a list when one of them is asked for."""
+
+    def __init__(self, segments: Sequence[_Segment]) -> None:
+        self._segments = segments
+        self._length = sum(len(segment.ids) for segment in segments)
+
+    @cached_property
+    def _ids(self) -> list[int]:
+        return list(self)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(segment.ids for segment in self._segments)
+
+    def __reversed__(self) -> Iterator[int]:
+        return chain.from_iterable(reversed(segment.ids) for segment in reversed(self._segments))
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[int]: ...
+    def __getitem__(self, at: int | slice) -> int | list[int]:
+        return self._ids[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._ids == list(other)
+
+    def __repr__(self) -> str:
+        return repr(self._ids)
+
+    def json(self) -> bytes:
+        """The JSON array."""
+        return b"[%b]" % b",".join([segment.json for segment in self._segments if segment.json])
 
 
 class _Segments(LRUCache[str, _Segment]):
@@ -70,28 +111,29 @@ class Encoder:
         """About what the remembered segments take."""
         return int(self._cache.currsize)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> TokenIds:
         """The ids of a text: those that the tokenizer gives for the whole of it."""
         pieces = [piece for piece in self._split(text) if piece] if self._split else [text]
         with self._lock:
             known = [self._cache.get(piece) for piece in pieces]
-        ids: list[int] = []
+        segments: list[_Segment] = []
         new: dict[str, _Segment] = {}
         for piece, segment in zip(pieces, known, strict=True):
             if segment is None and (segment := new.get(piece)) is None:
                 segment = new[piece] = self._encode(piece)
-            ids.extend(segment.ids)
+            segments.append(segment)
         with self._lock:
             self.hits += len(pieces) - len(new)
             self.misses += len(new)
             for piece, segment in new.items():
                 if segment.size <= self._cache.maxsize:
                     self._cache[piece] = segment
-        return ids
+        return TokenIds(segments)
 
     def _encode(self, text: str) -> _Segment:
-        ids = array("I", self.encode_text(text))
-        return _Segment(ids, 200 + sys.getsizeof(text) + sys.getsizeof(ids))
+        encoded = self.encode_text(text)
+        ids, json = array("I", encoded), msgspec.json.encode(encoded)[1:-1]
+        return _Segment(ids, json, 250 + sys.getsizeof(text) + sys.getsizeof(ids) + sys.getsizeof(json))
 
 
 class _AddedToken(msgspec.Struct):

@@ -56,7 +56,7 @@ class Tokenizer(ABC):
     def __len__(self) -> int:
         return self.size
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    def encode(self, text: str, add_special_tokens: bool) -> Sequence[int]:
         """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
         ids = self.encoder.encode(text)
         before, behind = self.frame(add_special_tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class Prompt:
     """Token ids and, if asked for, the characters that each covers. `text`: what was tokenized, None if the
     prompt came as ids."""
 
-    ids: list[int]
+    ids: Sequence[int]
     offsets: Offsets | None = None
     text: str | None = None
 
@@ -281,7 +281,7 @@ def _given_ids(request: ChatCompletionRequest, kv_params: dict[str, Any], model:
 
 
 def _reasoning_ended(
-    server: Server, request: ChatCompletionRequest, ids: list[int], kwargs: dict[str, Any]
+    server: Server, request: ChatCompletionRequest, ids: Sequence[int], kwargs: dict[str, Any]
 ) -> bool | None:
     """Whether the answer starts behind its reasoning (contract B.5)."""
     if not request.include_reasoning:

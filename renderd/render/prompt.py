@@ -138,7 +138,7 @@ def _continued(template: CompiledTemplate, variables: dict[str, Any]) -> str:
 
 def tokenize_text(
     model: Model, text: str, add_special_tokens: bool, truncation: Truncation, with_offsets: bool
-) -> tuple[list[int], Offsets | None]:
+) -> tuple[Sequence[int], Offsets | None]:
     """Token ids of a prompt text and, if asked for, the characters that each covers.
 
     Raises ApiError 400 for a text that cannot fit or cannot be encoded.
@@ -173,7 +173,7 @@ def tokenize_text(
 
 def encode(
     model: Model, text: str, add_special_tokens: bool, with_offsets: bool = False
-) -> tuple[list[int], Offsets | None]:
+) -> tuple[Sequence[int], Offsets | None]:
     """Token ids of any text, without limits. Raises ApiError 400 for text that cannot be encoded."""
     try:
         if with_offsets:

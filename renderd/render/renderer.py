@@ -9,6 +9,7 @@ import msgspec
 from parsers import Family
 from renderd.model import Model
 from renderd.model.mistral_tokenizer import MistralTokenizer
+from renderd.model.segments import TokenIds
 from renderd.render.chat import Server, render_chat
 from renderd.render.completion import render_completion
 from renderd.render.harmony import HarmonyWriter
@@ -24,7 +25,15 @@ from renderd.wire.decode import parse_object
 from renderd.wire.errors import bad_request
 from renderd.wire.responses import decode_responses_request
 
-_ENCODER = msgspec.json.Encoder()
+
+def _written(value: object) -> object:
+    """What the encoder does not know: ids whose JSON text is known."""
+    if isinstance(value, TokenIds):
+        return msgspec.Raw(value.json())
+    raise NotImplementedError(type(value).__name__)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_written)
 
 
 def _encode(answer: object) -> bytes:

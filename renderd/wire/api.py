@@ -127,7 +127,7 @@ class TokenizeResponse(msgspec.Struct):
 
     count: int
     max_model_len: int
-    tokens: list[int]
+    tokens: Sequence[int]
     token_strs: list[str] | None = None
 
 

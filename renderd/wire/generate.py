@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -33,7 +34,7 @@ class GenerateRequest(msgspec.Struct):
     """
 
     request_id: str
-    token_ids: list[int]
+    token_ids: Sequence[int]
     token_offsets: list[tuple[int, int]] | None
     features: dict[str, Any] | None
     content_parts: list[Any] | None

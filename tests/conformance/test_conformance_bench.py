@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -59,8 +58,9 @@ def test_the_answer_has_the_wanted_length() -> None:
         text = "".join(map(chr, ids))
         assert text.startswith("<think>\n")
         assert text.endswith('"}}\n</tool_call>')
-        sizes = [len(messages) for messages in workload.conversation(tokens, 3, 900, random.Random(1))]
-        assert sizes == [2, 4, 6]
+        chats = workload.conversations(tokens, 2, 3, 9000)
+        assert [len(chat["messages"]) for chat in chats] == [2, 2, 4, 4, 6, 6]
+        assert chats[0]["messages"][0] == chats[1]["messages"][0] != chats[0]["messages"][1]
 
 
 def test_bench_stream(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_bench_render(capsys: pytest.CaptureFixture[str]) -> None:
         # The fake's window holds no longer prompts.
         assert "short chat" in out
         assert "1.5k tokens" in out
-        assert "10k tokens" not in out
+        assert "9k tokens" not in out
 
 
 def test_what_cannot_be_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,13 +58,17 @@ def test_what_was_encoded_is_remembered_within_its_bound() -> None:
         seen.append(text)
         return [1] * 10
 
-    encoder = Encoder(encode, ["|"], max_bytes=3 * 400)
-    assert encoder.encode("a|b|a") == [1] * 50
+    encoder = Encoder(encode, ["|"], max_bytes=3 * 500)
+    ids = encoder.encode("a|b|a")
+    assert ids == [1] * 50
+    assert (len(ids), ids[-1], ids[48:], [*reversed(ids)]) == (50, 1, [1, 1], [1] * 50)
+    assert json.loads(ids.json()) == [1] * 50
+    assert encoder.encode("").json() == b"[]"
     assert seen == ["a", "|", "b"]
     encoder.encode("|a|c")
     assert seen == ["a", "|", "b", "c"]
     assert (encoder.hits, encoder.misses, encoder.evictions) == (5, 4, 1)
-    assert encoder.cached_bytes <= 3 * 400
+    assert encoder.cached_bytes <= 3 * 500
     assert Encoder(encode, ["|"], max_bytes=10).encode("a|a") == [1] * 30
 
 

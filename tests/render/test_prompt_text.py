@@ -36,7 +36,7 @@ def test_completions_prompt_by_prompt() -> None:
     ids = model().tokenizer.encode("wörld", add_special_tokens=False)
     texts = post(COMPLETION, {"prompt": ["Hello", " 🌍 "], "return_prompt_text": "yes"})
     assert [answer["prompt_text"] for answer in texts] == ["Hello", " 🌍 "]
-    assert post(COMPLETION, {"prompt": [ids], "return_prompt_text": True})[0]["prompt_text"] == "wörld"
+    assert post(COMPLETION, {"prompt": [list(ids)], "return_prompt_text": True})[0]["prompt_text"] == "wörld"
 
 
 def test_ids_that_came_with_a_chat_are_decoded() -> None:
