@@ -68,7 +68,7 @@ class Tokenizer(ABC):
 
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool
-    ) -> tuple[list[int], list[tuple[int, int]] | None]:
+    ) -> tuple[Sequence[int], list[tuple[int, int]] | None]:
         """Token ids and the characters of `text` that each covers, None where the tokenizer cannot say."""
         return self.encode(text, add_special_tokens), None
 

@@ -100,11 +100,11 @@ def test_parsers_read_a_slow_tokenizer() -> None:
     """Markers that are text there are found in the joined pieces."""
     slow = model("slow")
     call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
-    ids = slow.tokenizer.encode(f"<think>why</think> Hi {call}", add_special_tokens=False)
+    ids = list(slow.tokenizer.encode(f"<think>why</think> Hi {call}", add_special_tokens=False))
     tools = [{"type": "function", "function": {"name": "f"}}]
     body = {
         "chat_request": {"messages": [{"role": "user", "content": "x"}], "tools": tools},
-        "prompt_token_ids": slow.tokenizer.encode("x", add_special_tokens=False),
+        "prompt_token_ids": list(slow.tokenizer.encode("x", add_special_tokens=False)),
         "generate_response": {"request_id": "r", "choices": [{"index": 0, "token_ids": ids}]},
     }
     message = json.loads(derenderer(slow, build("qwen3", "hermes")).chat(json.dumps(body).encode()))[
