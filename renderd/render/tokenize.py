@@ -32,9 +32,7 @@ def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
     model = server.model
     model.check_name(request.model)
     written = _written(server, request)
-    if isinstance(written, str):
-        written, _ = encode(model, written, request.add_special_tokens)
-    ids = written
+    ids = encode(model, written, request.add_special_tokens)[0] if isinstance(written, str) else written
     pieces = [model.tokenizer.shown_piece(i) for i in ids] if request.return_token_strs else None
     return TokenizeResponse(len(ids), model.max_model_len, ids, pieces)
 
