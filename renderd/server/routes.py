@@ -179,7 +179,8 @@ class ShortcutMiddleware:
 def add_routes(
     app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, pool: ThreadPoolExecutor
 ) -> dict[str, Endpoint]:
-    """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST routes by path."""
+    """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST routes
+    by path."""
     endpoints = {post.path: Endpoint(post.handler(services), pool, post.brief) for post in POSTS}
     for path, endpoint in endpoints.items():
         app.router.routes.append(Route(path, endpoint, methods=["POST"]))
