@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: the two derender routes."""
+"""Bytes in, bytes out: the derender routes of every API."""
 
 from __future__ import annotations
 
