@@ -99,7 +99,7 @@ def load_model(config: ModelConfig) -> Model:
         output_cap=output_cap(config.generation_config, config.override_generation_config, defaults),
         eos_token_ids=eos_token_ids(model_dir, hf_config, tokenizer.eos_token_id),
         tokenizer_config=from_tokenizer,
-        harmony=load_harmony(tokenizer_dir) if hf_config.get("model_type") == HARMONY_MODELS else None,
+        harmony=load_harmony(tokenizer) if hf_config.get("model_type") == HARMONY_MODELS else None,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from renderd.model.harmony import Harmony
+from renderd.render.typescript import namespace
 from renderd.render.writer import Chat
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
@@ -16,6 +17,10 @@ from renderd.wire.messages import refuses_parts
 Message = dict[str, Any]
 Tools = Sequence[Mapping[str, Any]]
 
+_IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
+_KNOWLEDGE = "Knowledge cutoff: 2024-06"
+_CHANNELS = "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+_CALLS = "Calls to these tools must go to the commentary channel: 'functions'."
 _EFFORTS = ("high", "medium", "low")
 _ROLES = ("user", "assistant", "system", "developer", "tool")
 _INSTRUCTING = ("system", "developer")
@@ -45,7 +50,7 @@ class HarmonyWriter:
         messages = [_readable(message, chat.refuses_parts) for message in chat.messages]
         try:
             return [i for part in self._parts(messages, chat.tools or [], effort) for i in part]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise bad_request(f"The conversation cannot be written in Harmony: {error}") from None
 
     def _parts(self, messages: list[Message], tools: Tools, effort: str) -> Iterator[list[int]]:
@@ -55,7 +60,7 @@ class HarmonyWriter:
         yield self._system(first if self._system_instructs else None, effort, tools)
         told = None if self._system_instructs else first
         if tools or told:
-            yield self._harmony.developer(told, tools)
+            yield self._developer(told, tools)
         calls = [call for message in messages for call in _calls(message)]
         names = {call["id"]: call["function"]["name"] for call in calls}
         last_answer = max((n for n, message in enumerate(messages) if _answers(message)), default=-1)
@@ -74,16 +79,24 @@ class HarmonyWriter:
         yield self._header("assistant")
 
     def _system(self, instructions: str | None, effort: str, tools: Tools) -> list[int]:
-        date = self._date or datetime.now().strftime("%Y-%m-%d")
-        return self._harmony.system(instructions, effort, date, with_functions=bool(tools))
+        lines = [_IDENTITY, *([instructions] if instructions is not None else []), _KNOWLEDGE]
+        lines.append(f"Current date: {self._date or datetime.now().strftime('%Y-%m-%d')}\n")
+        lines += [f"Reasoning: {effort}\n", _CHANNELS, *([_CALLS] if tools else [])]
+        return self._framed(self._header("system"), ["\n".join(lines)])
+
+    def _developer(self, instructions: str | None, tools: Tools) -> list[int]:
+        sections = [f"# Instructions\n\n{instructions}"] if instructions is not None else []
+        if tools:
+            sections.append(f"# Tools\n\n## functions\n\n{namespace('functions', tools)}")
+        return self._framed(self._header("developer"), ["\n\n".join(sections)])
 
     def _later(self, role: str, instructions: str, tools: Tools) -> list[int]:
         """Instructions behind the first message."""
         if not self._system_instructs:
-            return self._harmony.developer(instructions, ())
+            return self._developer(instructions, ())
         if role == "system":
             return self._system(instructions, "medium", tools)
-        return self._harmony.developer(None, ())  # what it said is lost, in vLLM too
+        return self._developer(None, ())  # what it said is lost, in vLLM too
 
     def _assistant(self, message: Message, with_reasoning: bool) -> Iterator[list[int]]:
         calls, texts, reasoning = _calls(message), _texts(message), message.get("reasoning")

@@ -1,5 +1,4 @@
-"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are,
-and the library of gpt-oss' prompts for gpt-oss only."""
+"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import sys
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name in ("transformers", "torch", "numpy", "vllm", "openai_harmony"):
+        if name in ("transformers", "torch", "numpy", "vllm"):
             with open({log!r}, "a") as log:
                 print(name, file=log)
 

@@ -8,12 +8,15 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from golden.models import model_path
 from parsers import build
 from renderd.model import Model, ModelConfig, load_model
 from renderd.render import Renderer, RenderOptions
 from renderd.wire.errors import ApiError
+from tests.render import harmony_library
 
 Json = dict[str, Any]
 
@@ -154,3 +157,17 @@ def test_refusals(renderer: Renderer, request_: Json, message: str, param: str |
 def test_tokenize_writes_the_same(renderer: Renderer) -> None:
     ids = json.loads(renderer.tokenize(json.dumps({"messages": [USER]}).encode()))["tokens"]
     assert ids == render(renderer, USER)["token_ids"]
+
+
+TEXTS = st.text(st.sampled_from("aZé漢\u0301 \n\t'ſsSdDlL12.,<|>_-\u2028\u00a0🌍👩\u200dʻªⅧǅ"), max_size=30)
+MARKED = st.lists(TEXTS | st.sampled_from(["<|end|>", "<|start|>", "<|fim_prefix|>", "<|reserved_200000|>"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(parts=MARKED)
+def test_texts_have_the_ids_of_the_library(parts: list[str]) -> None:
+    harmony = model().harmony
+    assert harmony is not None
+    text = "".join(parts)
+    assert harmony.encode(text) == harmony_library.encode(text)
+    assert harmony.encode(f"# Instructions\n\n{text}") == harmony_library.developer(text, [])[3:-1]
