@@ -91,7 +91,7 @@ POSTS = (
     ),
     Post(
         "/v1/messages/derender",
-        "Token ids to a message, or a streamed event to the message's events and the state for the next call.",
+        "Token ids to a message, or a streamed event to its events and the state for the next call.",
         (derender.DerenderMessagesRequest, derender.DerenderMessagesStreamRequest),
         (anthropic_answers.MessageAnswer, anthropic_answers.MessagesStreamAnswer),
         lambda services: _without_id(services.derenderer.messages),
@@ -179,8 +179,8 @@ class ShortcutMiddleware:
 def add_routes(
     app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, pool: ThreadPoolExecutor
 ) -> dict[str, Endpoint]:
-    """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST routes
-    by path."""
+    """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST
+    routes by path."""
     endpoints = {post.path: Endpoint(post.handler(services), pool, post.brief) for post in POSTS}
     for path, endpoint in endpoints.items():
         app.router.routes.append(Route(path, endpoint, methods=["POST"]))
