@@ -201,7 +201,7 @@ class ToolGrammar:
     spaces_between_special_tokens: bool | None = None
     required_tokens: tuple[str, ...] = ()
     structural_tag: TagModel | None = None
-    default_strictness: Literal["auto", "function"] = "auto"
+    default_strictness: Literal["auto", "function", "parameter"] = "auto"
     refuses: tuple[str, ...] = ()
     models: str = ""
     format: str = ""

@@ -12,6 +12,7 @@ from parsers.grammar import (
     always_closed,
     always_open,
 )
+from parsers.tags import COHERE_TAG
 
 _THINK, _THINK_END = "<|START_THINKING|>", "<|END_THINKING|>"
 _CALLS, _CALLS_END = "<|START_ACTION|>", "<|END_ACTION|>"
@@ -74,6 +75,8 @@ def _family(version: int, begins: str, answer: str) -> tuple[ReasoningGrammar, T
         ends=(start, _CALLS),
         boundary=_TURN,
         channels=channels,
+        counted="marked",
+        end_counts=True,
         needs_special_tokens=True,
         models=models,
         format=f"{_THINK}...{_THINK_END}",
@@ -84,6 +87,8 @@ def _family(version: int, begins: str, answer: str) -> tuple[ReasoningGrammar, T
         names=names,
         channels=channels,
         needs_special_tokens="always",
+        structural_tag=COHERE_TAG,
+        default_strictness="parameter",
         models=models,
         format=f'{_CALLS}[{{"tool_call_id": ID, "tool_name": NAME, "parameters": {{...}}}}]{_CALLS_END}',
         signs=signs,

@@ -16,6 +16,7 @@ from parsers.tags.build import (
 )
 from parsers.tags.formats import Format, json_schema
 from parsers.tags.models import (
+    COHERE_TAG,
     DEEPSEEK_V3_TAG,
     DEEPSEEK_V4_TAG,
     DEEPSEEK_V31_TAG,
@@ -36,6 +37,7 @@ from parsers.tags.models import (
 )
 
 __all__ = [
+    "COHERE_TAG",
     "DEEPSEEK_V3_TAG",
     "DEEPSEEK_V4_TAG",
     "DEEPSEEK_V31_TAG",

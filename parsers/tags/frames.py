@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from parsers.tags.formats import (
     Format,
     any_text,
     const,
     either,
+    json_schema,
     listed,
     optional,
     sequence,
@@ -24,6 +28,45 @@ def k3_answer(calls: list[Format], forced: bool, parallel: bool) -> Format:
         section if forced else optional(section),
         optional(const("<|close|>message<|sep|>")),
     )
+
+
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def cohere_answer(calls: list[Format], forced: bool, parallel: bool) -> Format:
+    """Cohere: any text, and a section with a JSON list of calls. A call's begin is its function's name."""
+    root: dict[str, dict[str, Any]] = {key: {} for key in _DEFINITIONS}
+    items = [_cohere_call(call["begin"], call["content"]["json_schema"], root) for call in calls]
+    schema: Format = {"type": "array", "items": {"anyOf": items}, "minItems": 1}
+    if not parallel:
+        schema["maxItems"] = 1
+    schema |= {key: found for key, found in root.items() if found}
+    return {
+        "type": "triggered_tags",
+        "triggers": ["<|START_ACTION|>"],
+        "tags": [tag("<|START_ACTION|>", json_schema(schema), "<|END_ACTION|>")],
+        "at_least_one": forced,
+        "stop_after_first": False,
+        "excludes": [],
+    }
+
+
+def _cohere_call(name: str, parameters: Any, root: dict[str, dict[str, Any]]) -> Format:
+    """The schema of one call. The definitions of its parameters go to `root`, to which references lead; where
+    two tools have different ones of a name, the second's parameters are any object."""
+    schema: Format = dict(parameters) if isinstance(parameters, Mapping) else {"type": "object"}
+    for key in _DEFINITIONS:
+        own = schema.pop(key, {})
+        if any(root[key].get(word, each) != each for word, each in own.items()):
+            schema = {"type": "object"}
+            break
+        root[key].update(own)
+    properties = {
+        "tool_call_id": {"type": "string", "pattern": "^[0-9]+$"},
+        "tool_name": {"const": name},
+        "parameters": schema,
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 HARMONY_END = ("<|end|>", "")

@@ -2,7 +2,7 @@
 
 from parsers.tags.arguments import GLM_WORDS, glm_arguments, hy_arguments, k3_arguments, k3_escaped
 from parsers.tags.build import Section, TagModel
-from parsers.tags.frames import harmony_answer, harmony_calls, harmony_final, k3_answer
+from parsers.tags.frames import cohere_answer, harmony_answer, harmony_calls, harmony_final, k3_answer
 
 _THINK = ("<think>", "</think>")
 
@@ -111,6 +111,7 @@ PLAMO3_TAG = TagModel(
         one="list",
     ),
 )
+COHERE_TAG = TagModel(calls=(("{name}", ""),), trigger="<|START_ACTION|>", frame=cohere_answer)
 HARMONY_TAG = TagModel(
     calls=harmony_calls(), trigger="<|channel|>", frame=harmony_answer, answer=harmony_final
 )

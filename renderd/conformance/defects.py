@@ -275,6 +275,16 @@ def cut_call_as_text(evidence: Evidence) -> str | None:
     return "the recorded content is no call that was cut off"
 
 
+def grammar_written_out(evidence: Evidence) -> str | None:
+    recorded, ours = (get(value, ("structural_tag",)) for value in (evidence.recorded, evidence.ours))
+    if not isinstance(recorded, str) or '"grammar": "root ::=' not in recorded:
+        return "the recorded structural tag has no grammar written out"
+    if isinstance(ours, str) and '"grammar"' not in ours and '"json_schema"' in ours:
+        return None
+    unasked = evidence.case.request.get("tool_choice") == "none"
+    return None if unasked or evidence.ours is UNKNOWN else "ours has no schema in its place"
+
+
 def server_error(evidence: Evidence) -> str | None:
     status = evidence.view.get("status") if evidence.where == "error" else 200
     return None if status >= 500 else f"the recorded status is {status}"
@@ -311,6 +321,7 @@ DEFECTS: dict[str, Check] = {
     "reasoning_miscounted": reasoning_miscounted,
     "end_token_as_reason": end_token_as_reason,
     "cut_concealed": cut_concealed,
+    "grammar_written_out": grammar_written_out,
     "content_as_reasoning": content_as_reasoning,
     "cut_call_as_text": cut_call_as_text,
     "server_error": server_error,

@@ -73,6 +73,12 @@ def ended(stop_reason: int | None, last: int, **request: Any) -> Evidence:
     return evidence("choices[0].stop_reason", "", answer, None, "http", json=body)
 
 
+def tagged(recorded: str, ours: str | None, **request: Any) -> Evidence:
+    own = None if ours is None else {"structural_tag": ours}
+    body = {"sampling_params": {"structured_outputs": {"structural_tag": recorded}}}
+    return evidence("sampling_params.structured_outputs", "", body, own, "render", **request)
+
+
 SHOWN = [
     ("end_token_as_reason", ended(7, 7)),
     ("text_lost", evidence(CONTENT, "a <b> c", choice(content="a"), "a <b> c")),
@@ -95,6 +101,8 @@ SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(0, reasoning="hm"))),
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning=None))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa"}'), '{"x": "Pa')),
+    ("grammar_written_out", tagged('{"grammar": "root ::= x"}', '{"json_schema": {}}')),
+    ("grammar_written_out", tagged('{"grammar": "root ::= x"}', None, tool_choice="none")),
     ("content_as_reasoning", evidence(REASONING, "a<m>b", choice(content="a", reasoning="b"), None)),
     ("content_as_reasoning", evidence(COUNT, "a<m>b", counted(1, content="a", reasoning="b"), 0)),
     ("cut_call_as_text", evidence(CONTENT, '<call>get{"x', choice("length", content='<call>get{"x'))),
@@ -139,6 +147,8 @@ NOT_SHOWN = [
     ("reasoning_miscounted", evidence(COUNT, "", counted(3, reasoning="hm"))),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice(content='{"x": "Pa"}'), '{"x": "Pa')),
     ("cut_concealed", evidence(CONTENT, '{"x": "Pa', choice("length", content='{"x": "Pa'), '{"x": "')),
+    ("grammar_written_out", tagged('{"json_schema": {}}', '{"json_schema": true}')),
+    ("grammar_written_out", tagged('{"grammar": "root ::= x"}', None)),
     ("content_as_reasoning", evidence(REASONING, "b<m>a", choice(content="a", reasoning="b"), None)),
     ("content_as_reasoning", evidence(COUNT, "a<m>b", counted(1, content="a", reasoning="b"), 1)),
     ("cut_call_as_text", evidence(CONTENT, "<call>get{", choice("stop", content="<call>get{"))),
