@@ -60,7 +60,9 @@ class CallArguments(msgspec.Struct, frozen=True):
 
 
 class CallEnd(msgspec.Struct, frozen=True):
-    """The call is complete. A call without this event was cut off."""
+    """The call is complete, its arguments are JSON. A call without this event was cut off, or the model wrote
+    no JSON: that cannot be taken back, since arguments are said as they come.
+    """
 
     index: int
 
@@ -70,7 +72,8 @@ class Anomaly(msgspec.Struct, frozen=True):
 
     Kinds: `dropped_text` (text where the format allows none), `unfinished_call` (a call cut before its name
     was whole), `rejected_call` (a call whose name is none), `unfinished_value` (a typed value cut before its
-    end), `markup_in_content` (call markup that turned out to be no call and is content).
+    end), `invalid_arguments` (of a call that is whole but for its arguments, which are no JSON),
+    `markup_in_content` (call markup that turned out to be no call and is content).
     """
 
     kind: str

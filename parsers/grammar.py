@@ -79,7 +79,8 @@ class Region:
     marker does); None says that it is none. `begins`: whether text may be the beginning of one; as soon
     as it is not, there is none. `known_names`: a name that is none of the request's tools is none (needs
     a `typed` grammar). `quoted`: a name may stand in quotes. What turned out to be none is released as
-    content where its opener was tentative, else dropped, and `rejected` follows. A header is always
+    content where its opener was tentative, else dropped, and `rejected` follows (in the first case only
+    where it is content, too). A header is always
     tentative. A body with `known_names` is given the types of all functions until it knows its own.
 
     `counts`: all tokens of the region are reasoning tokens, those that spell its markers and

@@ -194,11 +194,12 @@ class Machine:
         state = self._state
         if on.echo:
             self._say(region, on.marker)
-        if region.text in (Text.REASONING, Text.CONTENT) and self._regions[on.to].text is not region.text:
+        says = region.text in (Text.REASONING, Text.CONTENT)
+        if says and (following := self._regions[on.to].text) is not region.text:
             if region.text is Text.REASONING:
                 self._speaker.leave_reasoning()
             else:
-                self._speaker.leave_content()
+                self._speaker.leave_content(following is not Text.REASONING and not on.tentative)
         if on.tentative and state.raw is None:
             state.raw = ""
         name, to = None, on.to
@@ -227,9 +228,9 @@ class Machine:
             self._release()  # all of it was markup around nothing
         self._enter(to, name)
         if on.keep:
-            following = self._regions[to]
-            if following.body is None and on.marker in following.on:
-                self._go(following, following.on[on.marker])
+            entered = self._regions[to]
+            if entered.body is None and on.marker in entered.on:
+                self._go(entered, entered.on[on.marker])
             else:
                 self._again(region, on)
 
@@ -279,7 +280,7 @@ class Machine:
         """What should have been a name or a header is none."""
         state = self._state
         if state.raw is not None:
-            self._release()
+            self._release(region.region.rejected)
             return
         self._speaker.anomaly("rejected_call", len(state.held))
         state.held = ""
@@ -358,13 +359,13 @@ class Machine:
             self._speaker.anomaly("rejected_call", self._state.unsure)
         self._enter(region.region.rejected)
 
-    def _release(self) -> None:
-        """What looked like a call is none: its characters are content."""
+    def _release(self, to: str = "content") -> None:
+        """What looked like a call is none: its characters are content, and so is what follows."""
         state = self._state
         raw = (state.raw or "") + state.held
         state.raw = None
         state.held = ""
-        self._enter("content")
+        self._enter(to if self._regions[to].text is Text.CONTENT else "content")
         if raw:
             self._speaker.anomaly("markup_in_content", len(raw))
             self._speaker.content(raw)

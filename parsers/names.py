@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from parsers.grammar import Region, Route, Text
 
+_WORD = re.compile(r"\s*[\w.:/-]*\s*")
 _LONGEST = 1024  # characters; what is longer is no function name and no header
 _QUOTES = ("'", '"')
 
@@ -32,6 +34,11 @@ def read(region: Region, text: str, to: str, known: Collection[str] | None) -> R
     if known is not None and route.name is not None and route.name not in known:
         return None
     return route
+
+
+def one_word(text: str) -> bool:
+    """Whether `text` may begin a name that is one word, as functions' names are: a region's `begins`."""
+    return _WORD.fullmatch(text) is not None
 
 
 def _may_begin(region: Region, text: str, known: Collection[str] | None) -> bool:

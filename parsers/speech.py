@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from parsers.bodies import json_check
+from parsers.bodies.json_check import JsonCheck
 from parsers.events import Anomaly, CallArguments, CallEnd, CallStart, Content, Event, Reasoning
 from parsers.rewrite import Rewriting
 from parsers.table import RequestContext, Table
@@ -19,10 +21,11 @@ class Speech(msgspec.Struct, array_like=True):
     `blank`, `pause`: whitespace of the content and of the reasoning whose fate is open; `loose`: the run of
     whitespace has grown too long to be held, and was let go. `said`, `reasoned`: content since the last call,
     and reasoning, was more than that; `silent`: there was no content at all. `fresh`: content has not begun.
-    `pledge`: reasoning that becomes content if there is none; None once that is decided. `left_reasoning`,
+    `behind`: a call came, and no content after it. `pledge`: reasoning that becomes content if there is
+    none; None once that is decided. `left_reasoning`,
     `left_content`: a section of it ended, and the next one is to be set apart. `rewritten`: of the reasoning
     and the content, where the grammar rewrites them. `calls`: that have begun; `open`: the last one has not
-    ended.
+    ended; `check`: of its arguments.
     """
 
     blank: str = ""
@@ -35,9 +38,11 @@ class Speech(msgspec.Struct, array_like=True):
     silent: bool = True
     left_reasoning: bool = False
     left_content: bool = False
+    behind: bool = False
     rewritten: tuple[Rewriting, Rewriting] | None = None
     calls: int = 0
     open: bool = False
+    check: JsonCheck = msgspec.field(default_factory=JsonCheck)
 
 
 class Speaker:
@@ -78,8 +83,11 @@ class Speaker:
         speech, table = self.speech, self._table
         if speech.fresh and table.skip:
             text = text.lstrip(table.skip)
+        if speech.behind and speech.silent and table.strip:
+            text = text.lstrip()
         if not text:
             return
+        speech.behind = False
         speech.fresh = False
         if speech.left_content:
             speech.left_content = False
@@ -109,9 +117,10 @@ class Speaker:
             speech.reasoned = True
             self._events.append(Reasoning(""))
 
-    def leave_content(self) -> None:
-        """A section of the answer ended, and more of it may follow."""
-        if self._table.trims:
+    def leave_content(self, for_call: bool) -> None:
+        """A section of the answer ended, and more of it may follow. `for_call`: what comes is certain to be
+        none of the answer."""
+        if self._table.trims or (for_call and self._table.strip):
             self.speech.blank = ""
         self.speech.left_content = bool(self._table.separator) and not self.speech.silent
 
@@ -121,20 +130,27 @@ class Speaker:
         self._keep_pledge()
         self._settle()
         speech.said = False
+        speech.behind = True
         if self._table.strip:
             speech.blank = ""
         self._events.append(CallStart(speech.calls, name, native_id))
         speech.calls += 1
         speech.open = True
+        speech.check = JsonCheck()
 
     def arguments(self, text: str) -> None:
         """More of the call's arguments."""
         self._events.append(CallArguments(self.speech.calls - 1, text))
+        json_check.feed(self.speech.check, text)
 
     def end_call(self) -> None:
-        """The call is complete."""
-        self.speech.open = False
-        self._events.append(CallEnd(self.speech.calls - 1))
+        """The call is complete, if its arguments are JSON."""
+        speech = self.speech
+        speech.open = False
+        if json_check.whole(speech.check):
+            self._events.append(CallEnd(speech.calls - 1))
+        else:
+            self.anomaly("invalid_arguments", 0)
 
     def cut_call(self) -> None:
         """Nothing more comes of the call, though it is not complete."""

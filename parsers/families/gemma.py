@@ -83,7 +83,7 @@ _FUNCTION, _FUNCTION_END = "<start_function_call>", "<end_function_call>"
 
 FUNCTION_TOOLS = ToolGrammar(
     names=("functiongemma",),
-    content=(On(_FUNCTION, "head"),),
+    content=(On(_FUNCTION, "head", tentative=True),),
     regions={
         "head": Region(Text.DROP, (On("call:", "name", as_text=True), On(_FUNCTION_END, "content"))),
         "name": Region(
@@ -96,7 +96,10 @@ FUNCTION_TOOLS = ToolGrammar(
             GemmaArguments("<escape>", _FUNCTION_END, json=True),
             then="closing",
         ),
-        "closing": Region(Text.DROP, (On(_FUNCTION_END, "content", as_text=True), On(_FUNCTION, "head"))),
+        "closing": Region(
+            Text.DROP,
+            (On(_FUNCTION_END, "content", as_text=True), On(_FUNCTION, "head", tentative=True)),
+        ),
     },
     typed=True,
     forced="json",

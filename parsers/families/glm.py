@@ -18,6 +18,7 @@ from parsers.grammar import (
     ToolGrammar,
     open_unless_both_off,
 )
+from parsers.names import one_word
 from parsers.tags import GLM_TAG
 
 
@@ -97,10 +98,9 @@ LING_TOOLS = replace(
 
 POOLSIDE_TOOLS = ToolGrammar(
     names=("poolside_v1",),
-    content=(On("<tool_call>", "name"),),
+    content=(On("<tool_call>", "name", tentative=True),),
     regions={
-        "name": Region(Text.NAME, _PAIRS, rejected="skipped"),
-        "skipped": Region(Text.DROP, (On("</tool_call>", "content"),)),
+        "name": Region(Text.NAME, _PAIRS, begins=one_word),
         "arguments": Region(
             Text.BODY,
             (On("</tool_call>", "content"),),

@@ -88,7 +88,7 @@ def _tools(name: str, suffix: str) -> ToolGrammar:
     )
     return ToolGrammar(
         names=(name,),
-        content=(On(section, "section"),),
+        content=(On(section, "section", tentative=name == "hy_v4"),),
         regions={
             "section": Region(Text.DROP, (On(call, "name"), On(section_end, "after"))),
             "name": Region(Text.NAME, ends, rejected="section"),

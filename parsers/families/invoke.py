@@ -82,7 +82,7 @@ _CALL, _CALL_END, _SEP = "<｜tool_call_begin｜>", "<｜tool_call_end｜>", "<�
 _LEAVE = (On(_CALL_END, "section"), On(_CALLS_END, "content"))
 STEP3_TOOLS = ToolGrammar(
     names=("step3",),
-    content=(On(_CALLS, "section"),),
+    content=(On(_CALLS, "section", tentative=True),),
     regions={
         "section": Region(Text.DROP, (On(_CALL, "kind"), *_LEAVE)),
         "kind": Region(Text.DROP, (On("function", "kind", as_text=True), On(_SEP, "invoke"), *_LEAVE)),
@@ -116,7 +116,7 @@ DOTS = ToolGrammar(
         "block": Region(
             Text.MARKUP,
             (
-                On("<invoke name=", "name", certain=True),
+                On("<invoke name=", "name"),
                 On("{", "json", keep=True, tentative=True, as_text=True),
                 On(_DOTS_END, "content"),
             ),
@@ -128,15 +128,18 @@ DOTS = ToolGrammar(
             known_names=True,
             then="closing",
         ),
-        "name": _name("skipped", known=True),
-        "skipped": Region(Text.DROP, (On("</invoke>", "closing", as_text=True), On(_DOTS_END, "content"))),
+        "name": _name("unknown", known=True),
+        "unknown": Region(
+            Text.CONTENT,
+            (On("<invoke name=", "name", tentative=True), On(_DOTS_END, "content", echo=True)),
+        ),
         "parameters": Region(
             Text.BODY,
             (On(_DOTS_END, "content"),),
             XmlParameters("<parameter name=", "</parameter>", ("</invoke>",), values=Values("blank")),
             then="closing",
         ),
-        "closing": Region(Text.DROP, (On("<invoke name=", "name"), On(_DOTS_END, "content"))),
+        "closing": Region(Text.DROP, (On("<invoke name=", "name", tentative=True), On(_DOTS_END, "content"))),
     },
     typed=True,
     forced="markup",

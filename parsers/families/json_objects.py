@@ -114,7 +114,7 @@ GIGACHAT3 = ToolGrammar(
     content=(_SPELLINGS[0], _SEPARATOR),
     regions={
         "begin": Region(Text.CONTENT, (*_SPELLINGS, _SEPARATOR), on_text="content"),
-        "call": Region(Text.BODY, (_SEPARATOR,), _PLAIN, then="after"),
+        "call": Region(Text.BODY, (_SEPARATOR,), _PLAIN, then="begin"),
         "after": Region(Text.DROP, (*_SPELLINGS, _SEPARATOR)),
     },
     needs_special_tokens="with tools",

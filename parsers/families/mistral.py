@@ -18,6 +18,7 @@ from parsers.grammar import (
     UnfitModelError,
     always_closed,
 )
+from parsers.names import one_word
 
 _NAMES = ("mistral",)
 _CALLS, _ARGS, _THINK, _THINK_END = "[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"
@@ -54,10 +55,9 @@ def _tools(model: ModelFacts) -> ToolGrammar:
             "name": Region(
                 Text.NAME,
                 (On(_ARGS, "arguments"), On("{", "arguments", keep=True, as_text=True)),
-                rejected="lost",
+                begins=one_word,
             ),
             "arguments": Region(Text.BODY, (On(_CALLS, "calls"),), JsonArguments(behind="leave")),
-            "lost": Region(Text.DROP, (On(_CALLS, "calls"),)),
         }
     else:
         regions = {
@@ -66,7 +66,7 @@ def _tools(model: ModelFacts) -> ToolGrammar:
         }
     return ToolGrammar(
         names=_NAMES,
-        content=(On(_CALLS, "calls"),),
+        content=(On(_CALLS, "calls", tentative=named),),
         regions=regions,
         strip=named,
         absorbs=named,

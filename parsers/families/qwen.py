@@ -134,6 +134,7 @@ STEP_TOOLS = replace(
 STEP5_TOOLS = replace(
     STEP_TOOLS,
     names=("step5",),
+    content=tuple(replace(on, tentative=True) for on in TOOLS.content),
     strip=False,
     models="Step 5",
     signs=(Signs(template=("<tool_call>", "<function=", "<parameter="), model_type="step5"),),

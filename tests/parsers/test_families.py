@@ -156,6 +156,26 @@ def test_qwen3_coder_takes_calls_out_even_if_nobody_asked() -> None:
     assert read("qwen3", "qwen3_coder", "</think>\n\n", choice="none").content == "\n\n"
 
 
+@pytest.mark.parametrize("choice", ["auto", "none"])
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (f"\n{QWEN}", None),
+        (f"\n{QWEN}\n", None),
+        (f"\n{QWEN}\nDone.", "Done."),
+        (f"{QWEN}\n{QWEN}\n and", "and"),
+        (f"Hi{QWEN}\nDone.", "Hi\nDone."),
+        ("\n<tool_call>\n<function=get_we", None),
+        ("\n\nHi", "\n\nHi"),
+        ("\n\n", "\n\n"),
+    ],
+)
+def test_qwen3_coder_counts_no_whitespace_around_calls_as_content(
+    text: str, content: str | None, choice: str
+) -> None:
+    assert read("qwen3", "qwen3_coder", text, choice=choice, verdict="over").content == content
+
+
 @pytest.mark.parametrize(
     ("text", "content", "calls"),
     [

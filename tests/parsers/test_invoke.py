@@ -142,8 +142,16 @@ CASES: list[tuple[str | None, str, str, str | None, str | None, list[tuple[str, 
         '<dots_function_call>\n<invoke name="nope"><parameter name="a">1</parameter></invoke>'
         '<invoke name="ping"></invoke></dots_function_call>.',
         None,
-        ".",
+        '<dots_function_call>\n<invoke name="nope"><parameter name="a">1</parameter></invoke>.',
         [PING],
+    ),
+    (
+        None,
+        "dots",
+        '<dots_function_call><invoke name="no"></invoke></dots_function_call> <invoke name="ping"></invoke>',
+        None,
+        '<dots_function_call><invoke name="no"></invoke></dots_function_call> <invoke name="ping"></invoke>',
+        [],
     ),
     (
         None,

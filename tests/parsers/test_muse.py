@@ -48,6 +48,12 @@ PARIS = ("get_weather", '{"city": "Paris", "days": 3}')
             None,
             [("ping", '{"a": "b \\"c')],
         ),
+        (
+            'to=x<|message|><atem:invoke name="no"><atem:parameter name="a">9</atem:parameter></atem:invoke>',
+            None,
+            None,
+            [("no", '{"a": 9}')],
+        ),
         ('to=x<|message|><atem:invoke name="pi', None, None, []),
         (f"to=user<|message|>Write {CALL}", None, f"Write {CALL}", []),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tests.parsers.generator.formats import Call, Calling, Pieces, Token, tokenised
@@ -190,7 +189,7 @@ _K2 = (
 )
 
 
-_WRITERS = (
+JSON_CALLS = (
     Calling(
         ("hermes", "qwen3_json"),
         hermes_blocks(*_TOOL_CALL, ("\n", "", "\n\n"), inside=_TOOL_CALL[1:]),
@@ -315,5 +314,3 @@ _WRITERS = (
         prose=("<|plamo:begin_tool_requests",),
     ),
 )
-
-JSON_CALLS = tuple(replace(one, raw=True) for one in _WRITERS)

@@ -402,7 +402,7 @@ MARKUP_CALLS = (
         near=("<function", "<param", "</func", "<function name="),
         tag=r"<(?:param|function)[^>]*(?:>|$)",
     ),
-    Calling(("pythonic",), _python_list(), before=False, after="never", near=_PYTHON_NEAR, raw=False),
+    Calling(("pythonic",), _python_list(), before=False, after="never", near=_PYTHON_NEAR),
     Calling(
         ("llama4_pythonic",),
         _llama4,

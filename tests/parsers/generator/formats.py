@@ -78,8 +78,7 @@ class Calling:
     stand before the calls. `after`: what becomes of text behind them: "content", "dropped", or "either" of
     the two; "never": there is none. `most`: calls in an answer. `near`: texts that look like markup. `prose`:
     what no content contains. `functions`: that the format can call. `json_answers`: an answer in JSON stays
-    one. `inside`: markers that a string value may contain as tokens. `raw`: the model's JSON is passed on,
-    right or wrong.
+    one. `inside`: markers that a string value may contain as tokens.
     """
 
     names: tuple[str, ...]
@@ -98,7 +97,6 @@ class Calling:
     functions: tuple[str, ...] = tuple(PROPERTIES)
     json_answers: bool = True
     inside: tuple[str, ...] = ()
-    raw: bool = False
     trims: bool = False
     tag: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)

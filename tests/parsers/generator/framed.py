@@ -191,7 +191,6 @@ FRAMED = (
         tools=("openai",),
         tag=r"(?:^|<\|(?:start|end|call|return|channel)\|>).*?(?:<\|message\|>|$)",
         after="never",
-        raw=True,
     ),
     _framing(
         ("kimi_k3",),
@@ -210,7 +209,6 @@ FRAMED = (
         near=("<|content", "<|end_"),
         after="content",
         edges="dropped",
-        raw=True,
         tag=r"(?:^|<\|message_model\|>).*?(?:<\|content|$)",
     ),
     _framing(
@@ -233,7 +231,6 @@ FRAMED = (
         after="never",
         edges="none",
         trims=True,
-        raw=True,
     ),
     _framing(
         ("cohere_command4",),
@@ -244,6 +241,5 @@ FRAMED = (
         after="never",
         edges="none",
         trims=True,
-        raw=True,
     ),
 )

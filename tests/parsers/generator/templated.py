@@ -63,7 +63,6 @@ TEMPLATED_CALLS = (
         after="content",
         blank=True,
         near=("<tool", "<tool_cal", "{", "</tool_", "["),
-        raw=True,
         facts={"config": OBJECTS},
     ),
     Calling(
