@@ -4,7 +4,7 @@ A grammar is a table of regions. Text of a region goes where the region says; a 
 region. There is no code here: `parsers.machine` runs the table, `parsers.bodies` knows the inside of a call.
 
 Two region names are common to all tables: "reasoning" and "content". What a family opens lies in its own
-regions.
+regions. Those of a reasoning grammar and of a tool grammar have other names, since they share a table.
 """
 
 from __future__ import annotations

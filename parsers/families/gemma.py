@@ -16,11 +16,11 @@ REASONING = ReasoningGrammar(
     ends=(_CALL,),
     content=(On("<|channel>", "label"),),
     regions={
-        "begin": Region(
+        "outset": Region(
             Text.CONTENT,
             (
                 On("<|channel>", "label"),
-                On("<channel|>", "begin"),
+                On("<channel|>", "outset"),
                 _LABEL,  # the template may have written the opener
                 On(_CALL, "content", keep=True),
             ),
@@ -32,7 +32,7 @@ REASONING = ReasoningGrammar(
             counts=True,
         ),
     },
-    begin="begin",
+    begin="outset",
     boundary=("<|turn>", "<|tool_response>"),
     absorbs=True,
     strip=True,

@@ -23,7 +23,7 @@ REASONING = ReasoningGrammar(
     end="</mm:think>",
     initial=_initial,
     regions={
-        "begin": Region(
+        "outset": Region(
             Text.CONTENT,
             (
                 On("<mm:think>", "reasoning"),
@@ -32,7 +32,7 @@ REASONING = ReasoningGrammar(
             ),
         )
     },
-    begin="begin",
+    begin="outset",
     empty="section",
     end_counts=True,
     models="MiniMax M3",

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from parsers import UnknownParserError, build, reasoning_parser_names, tool_parser_names
+from parsers.grammar import ForModel
+from parsers.registry import reasoning_grammars, tool_grammars
 from tests.parsers.reading import TOOLS, Message, lexemes, parse
 
 Call = tuple[str, str]
@@ -342,3 +344,14 @@ def test_forged_snapshots_are_refused(snapshot: Any) -> None:
     context = family.context(TOOLS, "auto", {}, "unknown")
     with pytest.raises(ValueError):
         family.resume(context, family.markers, snapshot)
+
+
+def test_no_two_grammars_that_may_meet_name_a_region_alike() -> None:
+    """Their regions stand in one table."""
+    tools = [grammar for grammar in tool_grammars() if not isinstance(grammar, ForModel)]
+    for grammar in reasoning_grammars():
+        if not isinstance(grammar, ForModel) and not grammar.framing:
+            assert not [other.names for other in tools if grammar.regions.keys() & other.regions.keys()]
+    family = build("gemma4", "pythonic")
+    message = parse(family, ["[get_weather()]"], family.context(TOOLS, "auto", {}, "over"))
+    assert (message.content, message.calls) == (None, [("get_weather", "{}")])
