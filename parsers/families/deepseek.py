@@ -49,7 +49,10 @@ HOLO2 = replace(
     initial=open_unless_both_off,
     told={"thinking": True, "enable_thinking": True},
     models="Holo2",
-    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="holo2"),),
+    signs=tuple(
+        Signs(template=("<|im_start|>", "<think>", "thinking"), lacks=("enable_thinking",), model_type=base)
+        for base in ("qwen3_vl", "qwen3_vl_moe")
+    ),
 )
 POOLSIDE = replace(
     R1,

@@ -65,7 +65,10 @@ MINICPMV_REASONING = replace(
     names=("minicpmv",),
     rewrite=newlines,
     models="MiniCPM-V",
-    signs=(Signs(template=("<|im_start|>", "<think>"), model_type="minicpmv"),),
+    signs=tuple(
+        Signs(template=("<|im_start|>", "<think>"), model_type=version)
+        for version in ("minicpmv", "minicpmv4_6")
+    ),
 )
 GRANITE_REASONING = replace(
     NEMOTRON_REASONING,

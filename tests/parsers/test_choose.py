@@ -73,7 +73,10 @@ FAMILIES: list[tuple[str | None, str | None, str, tuple[str, ...], str | None]] 
         THINK,
         "granite",
     ),
-    ("holo2", "hermes", CHATML + "<think>" + JSON_CALL, THINK, "holo2"),
+    ("holo2", "hermes", CHATML + "thinking <think>" + JSON_CALL, THINK, "qwen3_vl"),
+    ("holo2", "hermes", CHATML + "thinking <think>" + JSON_CALL, THINK, "qwen3_vl_moe"),
+    ("qwen3", "hermes", CHATML + "<think>" + JSON_CALL, THINK, "qwen3_vl"),
+    ("qwen3", "hermes", CHATML + "enable_thinking <think>" + JSON_CALL, THINK, "qwen3_vl"),
     (
         "step5",
         "step5",
