@@ -217,7 +217,7 @@ FRAMED = (
         _MUSE,
         near=("<atem:", " to=user", "<|eo"),
         avoid=("atem:",),
-        tag=r"<atem:[^>]*(?:>|$)",
+        tag=r"<atem:[^>]*(?:>|$)|\bto=[^\s<]*(?=\s*<\|message\|>)",
         text_only=True,
         after="never",
         edges="none",
