@@ -47,6 +47,9 @@ def test_nothing_given_is_the_defaults() -> None:
         (["--disable-fastapi-docs"], "disable_fastapi_docs", True),
         (["--disable-fastapi-docs", "--enable-fastapi-docs"], "disable_fastapi_docs", False),
         (["--trust-request-chat-template"], "trust_request_chat_template", True),
+        (["--trust-remote-code"], "trust_remote_code", True),
+        (["--tokenizer-mode", "mistral"], "tokenizer_mode", "mistral"),
+        (["--enable-tokenizer-info-endpoint"], "enable_tokenizer_info_endpoint", True),
         (
             ["--trust-request-chat-template", "--no-trust-request-chat-template"],
             "trust_request_chat_template",
@@ -93,7 +96,7 @@ def test_a_flag(argv: list[str], field: str, value: Any) -> None:
 def test_flags_of_vllm_without_effect_are_reported() -> None:
     line = (
         "m --dtype half -tp 2 -tp=4 --tensor_parallel_size=2 --no-enable-prefix-caching "
-        "--enable-prefix-caching --disable-log-stats --trust-remote-code -cc.mode=3 "
+        "--enable-prefix-caching --disable-log-stats --skip-tokenizer-init -cc.mode=3 "
         "--compilation-config.level 3 --lora-modules a=b c=d --max-num-seqs 8 "
         "--enforce-eager --gpu-memory-utilization 0.9 --port 80"
     )
@@ -106,7 +109,7 @@ def test_flags_of_vllm_without_effect_are_reported() -> None:
         "--no-enable-prefix-caching",
         "--enable-prefix-caching",
         "--disable-log-stats",
-        "--trust-remote-code",
+        "--skip-tokenizer-init",
         "-cc",
         "--compilation-config",
         "--lora-modules",
