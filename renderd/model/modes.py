@@ -49,8 +49,13 @@ def choose_mode(asked: str, model_type: str | None, template: str | None, tokeni
 
 
 def _of_mistral(directory: Path) -> bool:
-    """Whether nothing but Mistral's file is there, or what lies beside it shows that Mistral laid it out."""
-    return not (directory / "tokenizer.json").is_file() or (directory / "params.json").is_file()
+    """Whether nothing but Mistral's file is there, or what lies beside it shows that Mistral laid it out.
+
+    vLLM looks for consolidated weights. Those are never fetched here; params.json always comes with them.
+    """
+    if not (directory / "tokenizer.json").is_file() or (directory / "params.json").is_file():
+        return True
+    return any(directory.glob("consolidated*.safetensors"))
 
 
 def mistral_file(directory: Path) -> Path | None:

@@ -58,8 +58,8 @@ def tokenizer_info(model: Model) -> dict[str, Any]:
         **{key: value for key, value in model.tokenizer_config.items() if key not in _FILES},
         "truncation_side": "left",
     }
-    if (template := model.templates.default) is not None:
-        info["chat_template"] = template
+    if model.templates.server is not None or "chat_template" not in info:
+        info["chat_template"] = model.templates.default
     return {key: _plain(value) for key, value in info.items()}
 
 

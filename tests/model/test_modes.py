@@ -40,8 +40,10 @@ def test_mistral_files(tmp_path: Path) -> None:
     assert choose_mode("hf", "mistral", None, tmp_path) == "hf"
     (tmp_path / "tokenizer.json").touch()
     assert choose_mode("auto", "mistral", None, tmp_path) == "hf"
-    (tmp_path / "params.json").touch()
-    assert choose_mode("auto", "mistral", None, tmp_path) == "mistral"
+    for name in ("params.json", "consolidated-00001-of-00002.safetensors"):
+        (tmp_path / name).touch()
+        assert choose_mode("auto", "mistral", None, tmp_path) == "mistral"
+        (tmp_path / name).unlink()
 
 
 def test_the_files_are_not_there(tmp_path: Path) -> None:

@@ -91,3 +91,11 @@ def test_a_tokenizer_with_several_templates(request_: Json, text: str) -> None:
 def test_the_server_chooses_one_by_name() -> None:
     assert prompt({}, "rag") == prompt({"tools": [GET]}, "rag") == "R<Hello>"
     assert prompt({"chat_template": "default"}, "rag") == "D[user]Hello"
+
+
+def test_tokenizer_info_has_them_all_unless_the_server_has_its_own() -> None:
+    shown = several().tokenizer_info()
+    assert [entry["name"] for entry in shown["chat_template"]] == list(SEVERAL)
+    assert shown["added_tokens_decoder"]["151645"] == "<|im_end|>"
+    assert (shown["tokenizer_class"], shown["eos_token"]) == ("Qwen2Tokenizer", "<|im_end|>")
+    assert several("rag").tokenizer_info()["chat_template"] == SEVERAL["rag"]
