@@ -115,9 +115,10 @@ class FastTokenizer(Tokenizer):
         self.special_tokens = _special_tokens(config)
         listed = [*self.special_tokens.values(), *_extra_special_tokens(config)]
         _mark_special(hf, listed)
-        self.max_piece_chars = max(map(len, hf.get_vocab(with_added_tokens=True)), default=1)
+        vocabulary = hf.get_vocab(with_added_tokens=True)
+        self.max_piece_chars = max(map(len, vocabulary), default=1)
         self.size = hf.get_vocab_size(with_added_tokens=True)
-        self.max_id = max(hf.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.max_id = max(vocabulary.values(), default=-1)
         self.eos_token_id = self.token_id(self.special_tokens.get("eos_token", ""))
         added = hf.get_added_tokens_decoder()
         self.added_tokens = tuple(token.content for token in added.values())
