@@ -100,3 +100,9 @@ def test_tools_that_the_model_can_call() -> None:
     assert [tool.function.name for tool in chat.tools or ()] == ["wx__get", "sh"]
     assert isinstance(chat.tool_choice, NamedToolChoice)
     assert chat.tool_choice.function.name == "wx__get"
+
+
+def test_hosted_tools_alone_are_an_empty_list() -> None:
+    hosted = as_chat(decode_responses_request({"input": "hi", "tools": [{"type": "web_search"}]}))
+    assert (hosted.tools, hosted.tool_choice) == ([], "none")
+    assert as_chat(decode_responses_request({"input": "hi", "tools": []})).tools is None
