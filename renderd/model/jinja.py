@@ -108,6 +108,21 @@ def compile_template(source: str) -> CompiledTemplate:
     )
 
 
+_BARE = CountingEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+"""Jinja without what chat templates have on top of it."""
+
+
+def renders_bare(source: str, variables: Mapping[str, Any]) -> bool:
+    """Whether bare Jinja renders a template without an error."""
+    try:
+        template = _BARE.from_string(counted(_BARE.parse(source)))
+        with limited():
+            template.render(variables)
+    except Exception:  # a template can make any Python operation fail
+        return False
+    return True
+
+
 def _reason(error: Exception) -> str:
     """Jinja's message without the place in the template."""
     return str(error.message or "") if isinstance(error, jinja2.TemplateError) else str(error)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from renderd.model.jinja import compile_template
+from renderd.model.jinja import renders_bare
 from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.chat import Server, chat_text
 from renderd.render.writer import Chat
@@ -106,14 +106,14 @@ class MessagesReader:
     @cached_property
     def _renders_later_system(self) -> bool:
         """Whether the template takes system messages behind the first message, as vLLM finds it out: no
-        error is all that is wanted, and of the tokenizer's special tokens the template knows none."""
+        error is all that is wanted, and the template gets neither special tokens nor kwargs, and nothing of
+        what Jinja itself does not have. A template that needs those counts as one that does not."""
         messages = [{"role": role, "content": role} for role in ("system", "user", "system", "user")]
         try:
-            template = compile_template(self._server.model.templates.choose(None, False))
-            template.render({"messages": messages, "add_generation_prompt": True})
+            source = self._server.model.templates.choose(None, False)
         except ApiError:
             return False
-        return True
+        return renders_bare(source, {"messages": messages, "add_generation_prompt": True})
 
 
 def _system(system: str | list[ContentBlock] | None) -> list[dict[str, Any]]:

@@ -60,9 +60,17 @@ def test_system_messages_stay_where_they_are_unless_the_template_refuses() -> No
     assert text(LEADING, messages=[USER, SYSTEM]) == "[system]Be brief.[user]Hi"
 
 
-def test_a_template_that_needs_special_tokens_counts_as_one_that_refuses() -> None:
-    needing = "{{ eos_token + '' }}" + PLAIN
-    assert text(needing, messages=[USER, SYSTEM]) == "<|im_end|>[system]Be brief.[user]Hi"
+@pytest.mark.parametrize(
+    ("needed", "printed"),
+    [
+        ("{{ eos_token + '' }}", "<|im_end|>"),
+        ("{% generation %}x{% endgeneration %}", "x"),
+        ("{{ strftime_now('x') }}", "x"),
+        ("{{ [1] | tojson(ensure_ascii=False) }}", "[1]"),
+    ],
+)
+def test_a_template_that_needs_more_than_jinja_counts_as_one_that_refuses(needed: str, printed: str) -> None:
+    assert text(needed + PLAIN, messages=[USER, SYSTEM]) == printed + "[system]Be brief.[user]Hi"
 
 
 @pytest.mark.parametrize(
