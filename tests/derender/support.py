@@ -64,7 +64,7 @@ def derenderer(
 
 
 def encode(text: str, name: str = "qwen3") -> list[int]:
-    return model(name).tokenizer.encode(text, False)
+    return list(model(name).tokenizer.encode(text, False))
 
 
 def chat(server: Derenderer, **body: Any) -> Json:
