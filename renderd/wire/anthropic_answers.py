@@ -137,8 +137,8 @@ MessageEvent = (
 
 
 class MessagesStreamAnswer(msgspec.Struct):
-    """Answer to a streaming messages derender call: the events to pass on, in order, each as `event: TYPE` and
-    `data: JSON`, and the state to bring next time."""
+    """Answer to a streaming messages derender call: the events to pass on, in order, each as `event: TYPE`
+    and `data: JSON`, and the state to bring next time."""
 
     events: list[MessageEvent]
     stream_state: DerenderStreamState
