@@ -32,7 +32,7 @@ from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChunk, GenerateChunkChoice
 
 Reader = Callable[[dict[str, Any], str], ChatCompletionRequest]
-"""A messages request in JSON, and its dotted place -> the chat request that it amounts to. Raises ApiError."""
+"""A messages request in JSON, and its dotted place -> the chat request that it is. Raises ApiError."""
 
 
 def unread(raw: dict[str, Any], loc: str) -> ChatCompletionRequest:

@@ -1,4 +1,4 @@
-"""Answers of the messages API: whole messages, and the events of streamed ones (contract D.3 has the requests).
+"""Answers of the messages API: whole messages, and the events of streamed ones (requests: contract D.3).
 
 Every key is always written. `type` comes first in a block, a delta and an event.
 """
