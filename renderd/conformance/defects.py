@@ -5,6 +5,7 @@ A check answers None when the recorded value shows the defect, else a sentence t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -290,6 +291,17 @@ def server_error(evidence: Evidence) -> str | None:
     return None if status >= 500 else f"the recorded status is {status}"
 
 
+_INTERNALS = re.compile(
+    r"string indices must be|can't encode character|validation errors? for |^\d+ validation errors:"
+)
+
+
+def internals_told(evidence: Evidence) -> str | None:
+    message = get(evidence.view, ("message",))
+    told = isinstance(message, str) and _INTERNALS.search(message)
+    return None if told else "the recorded message is not about the server's own code"
+
+
 def superset(evidence: Evidence) -> str | None:
     """Not a defect: ours says more, or refuses less."""
     if evidence.where == "error":
@@ -325,6 +337,7 @@ DEFECTS: dict[str, Check] = {
     "content_as_reasoning": content_as_reasoning,
     "cut_call_as_text": cut_call_as_text,
     "server_error": server_error,
+    "internals_told": internals_told,
 }
 """By the name that `defect` in divergences.toml gives them; that file's header says what each means."""
 

@@ -38,7 +38,7 @@ class Harmony:
         try:
             if self._special.search(text):
                 return self._plain.encode_batch_fast([text], add_special_tokens=False)[0].ids
-            return self._tokenizer.encode(text, add_special_tokens=False)
+            return list(self._tokenizer.encode(text, add_special_tokens=False))
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # of the tokenizer's pattern, and no Exception
                 raise

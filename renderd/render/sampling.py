@@ -84,6 +84,7 @@ def sampling_params(
     extra_args = request.vllm_xargs or None
     logit_bias = _logit_bias(request.logit_bias)
     check_ranges({"n": resolved.n})
+    _check_most_choices(resolved.n)
     _check_extra_args(extra_args)
     check_ranges(
         {
@@ -98,7 +99,6 @@ def sampling_params(
             "min_tokens": request.min_tokens,
         }
     )
-    _check_most_choices(resolved.n)
     if request.min_tokens > resolved.max_tokens:
         raise bad_request(
             f"min_tokens must be less than or equal to max_tokens={resolved.max_tokens}, "

@@ -257,7 +257,7 @@ _CHECKS = (
     check_response_format,
     _check_calls,
     check_cache_salt,
-    check_nested,
     check_thinking_budget,
+    check_nested,
 )
 """Rules between fields in the order in which vLLM runs them; the first that fails answers (contract B.2)."""

@@ -189,7 +189,17 @@ def _normal(value: Any) -> dict[str, Any] | None:
             result[key] = [_normal(item if key == "elements" else _as_tag(item)) for item in result[key]]
             if None in result[key]:
                 return None
+    if kind == "triggered_tags" and not _fit(result["triggers"], result["tags"]):
+        return None
     return result
+
+
+def _fit(triggers: list[Any], tags: list[Any]) -> bool:
+    """Whether each tag begins with just one of the triggers, and each trigger begins a tag."""
+    if not all(isinstance(text, str) and text for text in (*triggers, *(tag["begin"] for tag in tags))):
+        return False
+    found = [[trigger for trigger in triggers if tag["begin"].startswith(trigger)] for tag in tags]
+    return all(len(one) == 1 for one in found) and {one[0] for one in found} == set(triggers)
 
 
 def _as_tag(item: Any) -> Any:
