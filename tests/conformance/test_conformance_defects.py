@@ -111,6 +111,10 @@ SHOWN = [
         evidence(CONTENT, "<a>get{}</a><a>get{", choice("length", content="<a>get{", tool_calls=calls("{}"))),
     ),
     ("server_error", evidence("status", "", {"status": 500}, 400, "error")),
+    (
+        "internals_told",
+        evidence("param", "", {"message": "8 validation errors for X", "param": None}, "x", "error"),
+    ),
 ]
 NOT_SHOWN = [
     ("end_token_as_reason", ended(7, 8)),
@@ -155,6 +159,7 @@ NOT_SHOWN = [
     ("cut_call_as_text", evidence(CONTENT, "<call>got{", choice("length", content="<call>got{"))),
     ("cut_call_as_text", evidence(CONTENT, "", choice("length", content=None))),
     ("server_error", evidence("status", "", {"status": 400}, 200, "error")),
+    ("internals_told", evidence("param", "", {"message": "n must be 1", "param": None}, "x", "error")),
     ("batch_differs_from_stream", evidence(CONTENT, "", choice(content="a"), "b")),
 ]
 
