@@ -99,20 +99,31 @@ class Mutations:
     def __init__(self, seed: int, server: str) -> None:
         self._random = random.Random(seed)
         self._bases = {api: list(bases) for api, bases in BASES.items()}
+        self._fields = {api: dict(fields) for api, fields in FIELDS.items()}
+        paths = {f"/v1/{route}/render": api for api, route in ROUTES.items()}
         for case in load_cases(server):
-            if case["api"] in self._bases:
-                self._bases[case["api"]].append(case["request"])
+            request = case["request"]
+            if case["api"] in BASES:
+                self._bases[case["api"]].append(request)
+            elif isinstance(request.get("json"), dict) and (api := paths.get(request.get("path"))):
+                # Of the other APIs, requests and the values of their fields come from the recorded cases.
+                self._bases.setdefault(api, []).append(request["json"])
+                for field, value in request["json"].items():
+                    self._fields.setdefault(api, {}).setdefault(field, []).append(value)
 
     def next(self) -> tuple[str, Json]:
         """An API and a request of it."""
         rng = self._random
+        recorded = [api for api in self._bases if api not in BASES]
         api = "chat" if rng.random() < 0.7 else "completion"
+        if recorded and rng.random() < 0.7:
+            api = rng.choice(recorded)
         request: Json = copy.deepcopy(rng.choice(self._bases[api]))
         for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
             kind = rng.random()
             if kind < 0.7:
-                field = rng.choice(list(FIELDS[api]))
-                request[field] = copy.deepcopy(rng.choice(FIELDS[api][field]))
+                field = rng.choice(list(self._fields[api]))
+                request[field] = copy.deepcopy(rng.choice(self._fields[api][field]))
             elif kind < 0.75 and request:
                 del request[rng.choice(list(request))]
             else:

@@ -118,7 +118,7 @@ _CHECKS = (
     check_structural_tag,
     check_response_format,
     check_cache_salt,
-    check_thinking_budget,
     check_nested,
+    check_thinking_budget,
 )
 """Rules between fields; the first that fails answers (contract D.1)."""
