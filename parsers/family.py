@@ -320,9 +320,10 @@ class Family:
         grammar = self.tools if tools else None
         kept = self.reasoning is not None and self.reasoning.off_is_text and not reasoning
         absorbed = self.reasoning and self._absorbs and (reasoning or self.tools) and not kept
-        ons = {
-            on.marker: on for on in (*(grammar.content if grammar else ()), *(part.content if part else ()))
-        }
+        calls = grammar.content if grammar else ()
+        if grammar and grammar.doubted and not self._absorbs:
+            calls = tuple(replace(on, tentative=True) for on in calls)
+        ons = {on.marker: on for on in (*calls, *(part.content if part else ()))}
         if self.reasoning and absorbed and self.reasoning.end:
             ons.setdefault(self.reasoning.end, On(self.reasoning.end, "content"))
         regions = {
@@ -330,15 +331,22 @@ class Family:
             **(grammar.regions if grammar else {}),
             **(FORCED_REGIONS if form else {}),
         }
+        first = self._start(tools, form, forced)
+        if part and part.content and first != "content" and regions[first].text is Text.CONTENT:
+            # What means something in content does at its beginning too; a wrapper leaves it a beginning.
+            begin = regions[first]
+            known = {on.marker for on in begin.on}
+            more = (on for on in part.content if on.marker not in known)
+            wraps = tuple(replace(on, to=first) if on.to == "content" else on for on in more)
+            regions[first] = replace(begin, on=(*begin.on, *wraps))
         if part:
-            first = self._start(tools, form, forced)
             again = tuple(On(marker, "reasoning") for marker in (part.start, *part.other_starts) if marker)
             over = tuple(On(marker, first) for marker in (part.end, *part.other_ends) if marker)
-            calls = tuple(On(marker, first, keep=True) for marker in part.ends)
+            ends = tuple(On(marker, first, keep=True) for marker in part.ends)
             regions |= part.regions
             if part.begin:
                 regions[part.begin] = replace(regions[part.begin], on_text=first)
-            regions["reasoning"] = Region(Text.REASONING, (*again, *over, *calls))
+            regions["reasoning"] = Region(Text.REASONING, (*again, *over, *ends))
         return regions
 
 

@@ -168,7 +168,8 @@ class ToolGrammar:
     `channels`: instead of these, a framing that reasoning shares. `strip`: whitespace before a call is
     dropped; otherwise only content that is all blank is, and with `blank` not even that. `absorbs`: stray
     reasoning markers and special tokens in the output are deleted, and with `tool_choice` none the calls are
-    still taken out of the content (vLLM's engine parsers). `typed`: the tools' schemas decide how values are
+    still taken out of the content (vLLM's engine parsers). `doubted`: beside a reasoning parser that does not
+    absorb, its openers are tentative. `typed`: the tools' schemas decide how values are
     read. `forced`: what the answer to a required or named choice is (contract B.4.4, H.5): "json", a bare
     array of calls or the arguments alone; "tag", the family's markup while a structural tag can be enforced,
     else JSON; "markup", always the family's markup. `call_array`: such a choice is constrained to a JSON
@@ -193,6 +194,7 @@ class ToolGrammar:
     strip: bool = False
     blank: bool = False
     absorbs: bool = False
+    doubted: bool = False
     typed: bool = False
     forced: Literal["json", "tag", "markup"] = "tag"
     call_array: bool = False

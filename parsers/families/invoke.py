@@ -58,6 +58,7 @@ M2_TOOLS = ToolGrammar(
     },
     strip=True,
     absorbs=True,
+    doubted=True,
     typed=True,
     needs_special_tokens="always",
     required_tokens=("<minimax:tool_call>", "</minimax:tool_call>"),
