@@ -10,7 +10,9 @@ _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT = range(6)
 
 _DEEPEST = 512  # containers inside one another; few readers take more
 _LONGEST_WORD = 64  # of a number that is looked at; a longer one is taken for right
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_TEXT = re.compile(r'[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*')  # in a string
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SIGNS = frozenset('{}[]":, \t\r\n')
 _WORD = re.compile(r"[-+.\w]+", re.ASCII)
 _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null", re.ASCII)
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -53,9 +55,10 @@ def _string(check: JsonCheck, text: str, at: int) -> int:
         elif not _ESCAPE_BEGINS.fullmatch(check.word):
             check.broken = True
         return at + 1
-    plain = _PLAIN.match(text, at)
-    if plain:
-        return plain.end()
+    seen = _TEXT.match(text, at)
+    at = seen.end() if seen else at
+    if at == len(text):
+        return at
     char = text[at]
     if char == '"':
         check.in_string = False
@@ -68,20 +71,21 @@ def _string(check: JsonCheck, text: str, at: int) -> int:
 
 
 def _structure(check: JsonCheck, text: str, at: int) -> int:
-    word = _WORD.match(text, at)
-    if word:
-        check.broken = check.expects not in (_VALUE, _FIRST_VALUE)
-        check.word = (check.word + word.group())[: _LONGEST_WORD + 1]
-        return word.end()
+    char, expects = text[at], check.expects
+    if char not in _SIGNS:
+        word = _WORD.match(text, at)
+        check.broken = word is None or expects not in (_VALUE, _FIRST_VALUE)
+        check.word = (check.word + word.group())[: _LONGEST_WORD + 1] if word else ""
+        return word.end() if word else at
     if check.word:
         _scalar(check)
         return at
-    char, expects = text[at], check.expects
-    if char in " \t\r\n":
-        return at + 1
     if char == '"':
         check.in_string = True
         check.broken = expects in (_COLON, _NEXT)
+    elif char in " \t\r\n":
+        space = _SPACE.match(text, at)
+        return space.end() if space else at
     elif char in "{[":
         check.open += char
         check.expects = _FIRST_KEY if char == "{" else _FIRST_VALUE
