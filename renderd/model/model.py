@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def load_model(config: ModelConfig) -> Model:
     if not (model_dir / "config.json").is_file():
         raise ValueError(f"The model '{config.model}' has no config.json.")
     hf_config = {**read_json(model_dir / "config.json"), **config.hf_overrides}
-    tokenizer = _load_tokenizer(tokenizer_dir, config, hf_config.get("model_type"))
+    tokenizer = _load_tokenizer(tokenizer_dir, config, hf_config.get("architectures") or ())
     from_tokenizer = tokenizer_config(tokenizer_dir)
     named = load_named_templates(tokenizer_dir, from_tokenizer)
     defaults = generation_defaults(config.generation_config, config.override_generation_config, model_dir)
@@ -103,9 +103,9 @@ def load_model(config: ModelConfig) -> Model:
     )
 
 
-def _load_tokenizer(directory: Path, config: ModelConfig, model_type: str | None) -> Tokenizer:
+def _load_tokenizer(directory: Path, config: ModelConfig, architectures: Sequence[str]) -> Tokenizer:
     """The tokenizer in a directory. Raises ValueError if there is none that can be read."""
-    mode = choose_mode(config.tokenizer_mode, model_type, config.chat_template, directory)
+    mode = choose_mode(config.tokenizer_mode, architectures, config.chat_template, directory)
     if mode == "mistral":
         path = mistral_file(directory)
         if path is None:

@@ -6,26 +6,29 @@ model needs another one, it says so at the start instead of writing prompts that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 Mode = Literal["hf", "mistral"]
 
 CODED = {
-    "alpamayo2_super": ("alpamayo2_super",),
+    "alpamayo2_super": (),
     "cohere": (),
-    "deepseek_v32": ("deepseek_v32",),
-    "deepseek_v4": ("deepseek_v4",),
-    "deepseek_v41": ("deepseek_v41",),
-    "inkling": ("inkling_mm_model", "inkling_text"),
-    "kimi_audio": ("kimi_audio",),
-    "kimi_k3": ("kimi_k3",),
+    "deepseek_v32": ("DeepseekV32ForCausalLM",),
+    "deepseek_v4": ("DeepseekV4ForCausalLM",),
+    "deepseek_v41": ("DeepseekV41ForCausalLM",),
+    "inkling": ("InklingForConditionalGeneration",),
+    "kimi_audio": (),
+    "kimi_k3": ("KimiK3ForConditionalGeneration",),
 }
-"""vLLM's modes that are code which is not here, and the values of `model_type` that vLLM puts into them."""
+"""vLLM's modes that are code which is not here, and the architectures that vLLM 0.33.0 was seen to put into
+them, whatever `model_type` says. Cohere's stay with their template; what was not seen is served."""
 
 
-def choose_mode(asked: str, model_type: str | None, template: str | None, tokenizer_dir: Path) -> Mode:
-    """What reads the tokenizer in a directory. `asked`: --tokenizer-mode; `template`: --chat-template.
+def choose_mode(asked: str, architectures: Sequence[str], template: str | None, tokenizer_dir: Path) -> Mode:
+    """What reads the tokenizer in a directory. `asked`: --tokenizer-mode; `architectures`: of config.json;
+    `template`: --chat-template.
 
     Raises ValueError, with what to do instead, for a prompt format that is not here, and for unknown modes.
     """
@@ -38,11 +41,11 @@ def choose_mode(asked: str, model_type: str | None, template: str | None, tokeni
         raise ValueError(f"--tokenizer-mode {asked} does not exist; there are auto, hf, mistral.")
     if asked != "auto":
         return "mistral" if asked == "mistral" else "hf"
-    for mode, types in CODED.items():
-        if model_type in types and template is None:
+    for mode, known in CODED.items():
+        if template is None and architectures and architectures[0] in known:
             raise ValueError(
-                f"Models of type {model_type} need vLLM's tokenizer mode {mode}: Python code that writes "
-                "their prompts, which is not here. Give a Jinja template of the same format by "
+                f"Models of architecture {architectures[0]} need vLLM's tokenizer mode {mode}: Python code "
+                "that writes their prompts, which is not here. Give a Jinja template of the same format by "
                 "--chat-template, or --tokenizer-mode hf to serve the model with what template it has."
             )
     return "mistral" if mistral_file(tokenizer_dir) is not None and _of_mistral(tokenizer_dir) else "hf"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golden.cases import GOLDEN, case_digest, load_cases, load_recordings, load_servers, recordings_path
-from golden.models import PACKAGES, VARIANTS
+from golden.models import MODELS
 
 SERVERS = load_servers()
 
@@ -24,7 +24,7 @@ def test_every_case_is_recorded_as_it_stands(server: str) -> None:
 
 @pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
 def test_a_configuration_names_what_exists(server: Any) -> None:
-    assert server.model in PACKAGES or server.model in VARIANTS
+    assert server.model in MODELS
     for flag in server.flags:
         if flag.startswith("golden/"):
             assert (GOLDEN.parent / flag).is_file()

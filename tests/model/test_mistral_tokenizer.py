@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -22,9 +21,7 @@ TOOLS = [{"type": "function", "function": {"name": "get", "parameters": {"type":
 
 @cache
 def model(kind: str) -> Model:
-    folder = Path(mkdtemp(prefix=f"renderd-{kind}-"))
-    foreign.MISTRAL[kind](folder)
-    return load_model(ModelConfig(str(folder), max_model_len=4096, served_model_name=["m"]))
+    return load_model(ModelConfig(str(foreign.folder_of(kind)), max_model_len=4096, served_model_name=["m"]))
 
 
 def family(kind: str) -> Any:

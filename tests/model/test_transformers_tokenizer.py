@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -29,9 +28,7 @@ TEXTS = [
 
 @cache
 def model(kind: str) -> Model:
-    folder = Path(mkdtemp(prefix=f"renderd-{kind}-"))
-    foreign.KINDS[kind](folder)
-    return load_model(ModelConfig(str(folder), max_model_len=4096, served_model_name=["m"]))
+    return load_model(ModelConfig(str(foreign.folder_of(kind)), max_model_len=4096, served_model_name=["m"]))
 
 
 @cache
@@ -131,7 +128,7 @@ def test_code_of_a_model_runs_only_if_it_is_trusted(tmp_path: Path) -> None:
         "auto_map": {"AutoTokenizer": ["tokenization_own.OwnTokenizer", None]},
     }
     foreign.write_json(tmp_path / "tokenizer_config.json", configuration)
-    with pytest.raises(ValueError, match="trust_remote_code"):
+    with pytest.raises(ValueError, match="code, which runs only with --trust-remote-code"):
         load_model(ModelConfig(str(tmp_path)))
     trusted = load_model(ModelConfig(str(tmp_path), trust_remote_code=True))
     assert trusted.tokenizer.encode("Hello", add_special_tokens=True) == [22557]

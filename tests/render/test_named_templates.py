@@ -6,7 +6,7 @@ import json
 import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -52,16 +52,17 @@ SEVERAL = {
 @cache
 def several(server_template: str | None = None) -> Renderer:
     """Of a tokenizer with three templates."""
-    folder = Path(mkdtemp(prefix="renderd-templates-"))
-    for name in ("tokenizer.json", "config.json"):
-        shutil.copy(model_path("qwen3") / name, folder)
-    config = json.loads((model_path("qwen3") / "tokenizer_config.json").read_text(encoding="utf-8"))
-    config["chat_template"] = [{"name": name, "template": text} for name, text in SEVERAL.items()]
-    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
-    asked = ModelConfig(
-        str(folder), max_model_len=4096, trust_request_chat_template=True, chat_template=server_template
-    )
-    return Renderer(load_model(asked), build(None, "hermes"), RenderOptions())
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in ("tokenizer.json", "config.json"):
+            shutil.copy(model_path("qwen3") / file, folder)
+        config = json.loads((model_path("qwen3") / "tokenizer_config.json").read_text(encoding="utf-8"))
+        config["chat_template"] = [{"name": name, "template": text} for name, text in SEVERAL.items()]
+        (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+        asked = ModelConfig(
+            name, max_model_len=4096, trust_request_chat_template=True, chat_template=server_template
+        )
+        return Renderer(load_model(asked), build(None, "hermes"), RenderOptions())
 
 
 def prompt(request: Json, server_template: str | None = None) -> str:
