@@ -250,7 +250,7 @@ def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
     choice, family = request.tool_choice, server.family
     if request.tools is None or choice is None or choice == "none":
         return
-    if not server.writer.templated or (family is not None and family.has_tools):
+    if not server.writer.needs_tool_parser or (family is not None and family.has_tools):
         name = choice.function.name if isinstance(choice, NamedToolChoice) else None
         if name is not None and request.tools and name not in [t.function.name for t in request.tools]:
             raise bad_request(f"The tool with name '{name}' is not found in the tools list.")

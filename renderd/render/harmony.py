@@ -31,6 +31,7 @@ class HarmonyWriter:
     VLLM_SYSTEM_START_DATE, VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS."""
 
     templated = False
+    needs_tool_parser = False
 
     def __init__(self, harmony: Harmony) -> None:
         self._harmony = harmony

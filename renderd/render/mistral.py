@@ -17,6 +17,7 @@ class MistralWriter:
     """Writes chats with control tokens that no text can spell."""
 
     templated = True
+    needs_tool_parser = False
 
     def __init__(self, tokenizer: MistralTokenizer) -> None:
         self._tokenizer = tokenizer

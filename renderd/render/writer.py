@@ -31,11 +31,13 @@ class Writer(Protocol):
     """Writes the chats of one model. May be called from many threads.
 
     `templated`: a chat template does it. Then requests may bring one, and variables for it, if the server
-    trusts them; what they ask for in tokens is checked before; and nobody knows whether the template makes
-    the model call tools in a way that can be read without a tool parser.
+    trusts them; and what they ask for in tokens is checked before.
+    `needs_tool_parser`: nobody knows whether the model's calls can be read without one, so a request that lets
+    it call tools is refused where there is none.
     """
 
     templated: bool
+    needs_tool_parser: bool
 
     def check(self, template: Any, kwargs: Any) -> None:
         """Raises ApiError 400 if a request may not bring its template or its variables."""
@@ -53,6 +55,7 @@ class TemplateWriter:
     """Writes with the model's chat template, or the server's, or the request's."""
 
     templated = True
+    needs_tool_parser = True
 
     def __init__(self, model: Model) -> None:
         self._model = model
