@@ -165,8 +165,8 @@ class Family:
         marker_ids: Mapping[str, Sequence[int]],
         kwargs: Mapping[str, Any],
     ) -> bool | None:
-        """`reasoning_ended` of the GenerateRequest; None without a reasoning parser."""
-        if self.reasoning is None:
+        """`reasoning_ended` of the GenerateRequest; None without a reasoning parser that can tell."""
+        if self.reasoning is None or self.reasoning.untold:
             return None
         return self.prompt_verdict(prompt_token_ids, marker_ids, kwargs) == "over"
 
@@ -283,6 +283,7 @@ class Family:
             regions,
             start=part.begin if reasoning and part and part.begin else self._start(tools, form, forced),
             strip=grammar is not None and grammar.strip,
+            tight=grammar is not None and (grammar.strip or grammar.absorbs),
             blank=grammar is not None and grammar.blank,
             empty=part.empty if part else "",
             counted=_counted(part) if reasoning and part else None,

@@ -234,7 +234,8 @@ class ReasoningGrammar:
     the output, or "none". `end_counts`: so does the token that ends the output, where they have not ended
     before. `promotes`: from the kwargs, whether reasoning becomes the content of an answer that has none.
     `rewrite`: what is done to the text of reasoning and content, each by itself. `told`: kwargs that the
-    engine is told where the request has none of them. `off_is_text`: where reasoning is off, its markers are
+    engine is told where the request has none of them. `untold`: nor is it told whether a prompt ends behind
+    the reasoning. `off_is_text`: where reasoning is off, its markers are
     text, stray ones too. `structural_tag`, `spaces_between_special_tokens`, `models`, `format`, `signs`,
     `framing`, `chosen_by`, `variants`: as a ToolGrammar has them; of the tag only how it frames an answer.
     """
@@ -266,6 +267,7 @@ class ReasoningGrammar:
     off_is_text: bool = False
     needs_special_tokens: bool = False
     told: Mapping[str, Any] = field(default_factory=dict)
+    untold: bool = False
     required_tokens: tuple[str, ...] = ()
     models: str = ""
     format: str = ""

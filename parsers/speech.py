@@ -83,7 +83,7 @@ class Speaker:
         speech, table = self.speech, self._table
         if speech.fresh and table.skip:
             text = text.lstrip(table.skip)
-        if speech.behind and speech.silent and table.strip:
+        if speech.behind and speech.silent and table.tight and not speech.blank:
             text = text.lstrip()
         if not text:
             return

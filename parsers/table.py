@@ -76,7 +76,8 @@ class CompiledRegion:
 class Table(NamedTuple):
     """What a machine runs: the regions of a family for one kind of request and one tokenizer.
 
-    `start`: where content begins. `strip`: whitespace before a call is dropped; `blank`: content that is all
+    `start`: where content begins. `strip`: whitespace before a call is dropped; `tight`: so is that behind
+    calls before which there is no content; `blank`: content that is all
     blank is not; `strip_reasoning`: at the end of the reasoning. `empty`: which empty reasoning is said.
     `counted`: the marker behind which tokens count as reasoning tokens, and those up to which they do; empty
     if none do, None if those of the reasoning region do. `end_counts`, `skip`, `lead`, `separator`, `trims`,
@@ -86,6 +87,7 @@ class Table(NamedTuple):
     regions: Mapping[str, CompiledRegion]
     start: str
     strip: bool
+    tight: bool
     blank: bool
     empty: Literal["", "section", "prompt"]
     counted: tuple[str, ...] | None

@@ -15,6 +15,7 @@ GRANITE_REASONING = ReasoningGrammar(
     initial=always_closed,
     begin="phrase",
     counted="none",
+    untold=True,
     regions={
         "phrase": Region(Text.CONTENT, tuple(On(phrase, "reasoning") for phrase in _THOUGHTS)),
     },
