@@ -18,7 +18,7 @@ CODED = {
     "deepseek_v32": ("DeepseekV32ForCausalLM",),
     "deepseek_v4": ("DeepseekV4ForCausalLM",),
     "deepseek_v41": ("DeepseekV41ForCausalLM",),
-    "inkling": ("InklingForConditionalGeneration",),
+    "inkling": ("InklingForConditionalGeneration", "InklingForCausalLM"),
     "kimi_audio": (),
     "kimi_k3": ("KimiK3ForConditionalGeneration",),
 }
