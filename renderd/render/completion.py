@@ -10,7 +10,7 @@ from renderd.render.prompt import Truncation, tokenize_ids, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.decode import rule_error
-from renderd.wire.errors import bad_request
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateRequest
 
 
@@ -26,7 +26,7 @@ def render_completion(
     requested_tokens = request.max_tokens
     check_requested_tokens(model, "max_tokens", requested_tokens, request.truncate_prompt_tokens)
     if not request.prompts:
-        raise rule_error("You must pass at least one prompt", "prompt")
+        raise _no_prompt()
     truncation = truncation_of(
         model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
@@ -102,11 +102,17 @@ def _check_suffix(request: CompletionRequest) -> None:
         problem = "suffix is not supported with prompt_embeds"
     elif request.truncate_prompt_tokens is not None:
         problem = "suffix is not supported with truncate_prompt_tokens"
+    elif not request.prompts:
+        raise _no_prompt()
     elif any(isinstance(prompt, list) for prompt in request.prompts):
         problem = "suffix requires text prompt input for FIM completion rendering"
     else:
         problem = "suffix is only supported for models with FIM completion rendering"
     raise bad_request(problem, "suffix")
+
+
+def _no_prompt() -> ApiError:
+    return rule_error("You must pass at least one prompt", "prompt")
 
 
 def _check_embeds(request: CompletionRequest) -> None:

@@ -120,12 +120,13 @@ def _content(raw: Any, role: str, content_format: ContentFormat, model_name: str
     if content_format == "openai":
         if any(part["type"] == "tool_reference" for part in parsed):
             return parsed
-        return _joined([part["text"] for part in parsed])
+        return joined([part["text"] for part in parsed])
     texts = [part["name"] if part["type"] == "tool_reference" else part["text"] for part in parsed]
-    return _joined([text for text in texts if text])
+    return joined([text for text in texts if text])
 
 
-def _joined(texts: list[Any]) -> str:
+def joined(texts: list[Any]) -> str:
+    """Texts one below the other. Raises ApiError 400 for one that is none."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             kind = type(text).__name__

@@ -13,6 +13,7 @@ import msgspec
 from renderd.model.jinja import renders_bare
 from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.chat import Server, chat_text
+from renderd.render.conversation import joined
 from renderd.render.writer import Chat
 from renderd.wire import anthropic, chat
 from renderd.wire.anthropic import ContentBlock, MessagesRequest
@@ -169,7 +170,9 @@ def _messages(message: anthropic.Message) -> list[dict[str, Any]]:
     return [*results, answer] if len(answer) > 1 or message.role == "assistant" else results
 
 
-def _image(source: dict[str, Any]) -> dict[str, Any]:
+def _image(source: Any) -> dict[str, Any]:
+    if not isinstance(source, dict):
+        raise bad_request("The source of an image should be an object.")
     url = source.get("url", "")
     if source.get("type") == "base64":
         url = f"data:{source.get('media_type')};base64,{source.get('data')}"
@@ -188,7 +191,7 @@ def _result_text(block: ContentBlock) -> str:
     content = block.content
     if not isinstance(content, list):
         return content or ""
-    return "\n".join(str(item.get("text", "")) for item in content if item.get("type") == "text")
+    return joined([item.get("text", "") for item in content if item.get("type") == "text"])
 
 
 def _result(block: ContentBlock) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ from typing import Any
 from renderd.render.chat import Server, render_message
 from renderd.render.conversation import unsupported_part
 from renderd.wire.decode import rule_error
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateRequest, random_id
-from renderd.wire.responses import ResponsesRequest, as_chat, flat_name
+from renderd.wire.messages import check_iterables
+from renderd.wire.responses import ResponsesRequest, as_chat, check_constraints, flat_name
 
 Message = dict[str, Any]
 Item = dict[str, Any]
@@ -28,9 +29,7 @@ def render_responses(server: Server, request: ResponsesRequest) -> GenerateReque
             "previous_response_id is not supported by the stateless render endpoint.",
             "previous_response_id",
         )
-    logprobs = request.top_logprobs or 0
-    if request.with_logprobs and logprobs < -1:
-        raise rule_error(f"logprobs must be non-negative or -1, got {logprobs}.", "logprobs", value=logprobs)
+    check_constraints(request)
     chat = as_chat(request, conversation(request))
     chat.add_special_tokens = True
     if continues(request):
@@ -65,9 +64,11 @@ def conversation(request: ResponsesRequest) -> list[Message]:
 
 def _add(messages: list[Message], item: Item) -> None:
     kind = item.get("type")
-    if kind in (None, "message") and "role" in item:
+    if kind in (None, "message", "item_reference") and "role" in item:
         _add_message(messages, item)
     elif kind == "reasoning":
+        if not _is_whole_reasoning(item):
+            raise rule_error(f"Unsupported input item type: {kind}", "input")
         if item.get("encrypted_content"):
             raise rule_error("Encrypted content is not supported.", "input")
         _add_reasoning(messages, _thought(item))
@@ -84,22 +85,29 @@ def _add(messages: list[Message], item: Item) -> None:
 
 def _add_message(messages: list[Message], item: Item) -> None:
     """Text behind a thought or a call of the same turn belongs to their message."""
-    role, content = item["role"], item["content"]
-    if role == "assistant" and isinstance(content, list) and _is_output(content):
+    role, content, whole = item["role"], item.get("content"), True
+    if role == "assistant" and content and isinstance(content, list) and _is_output(content):
+        whole = all(map(_is_annotated, content))
         content = _said(content)
     last = messages[-1] if messages else {}
-    if role == last.get("role") == "assistant" and not last.get("content"):
+    if role == last.get("role") == "assistant" and not last.get("content") and content and whole:
         last["content"] = _content(content)
     else:
         messages.append({"role": role, "content": _content(content)})
 
 
-def _content(raw: str | list[Item]) -> str | list[Item]:
-    """Text, or parts as chat messages have them. Raises ApiError 400 for a file."""
-    if isinstance(raw, str):
+def _content(raw: Any) -> str | list[Item] | None:
+    """Text, or parts as chat messages have them. Raises ApiError 400 for a file and for what is no part."""
+    if isinstance(raw, str | None):
         return raw
+    check_iterables(raw)
     parts = []
     for part in raw:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+            continue
+        if not isinstance(part, dict):
+            raise bad_request("Content parts should be texts or objects.")
         kind = part.get("type")
         if kind == "input_file":
             raise unsupported_part(kind)
@@ -108,13 +116,32 @@ def _content(raw: str | list[Item]) -> str | list[Item]:
 
 
 def _is_output(parts: list[Item]) -> bool:
-    return all(part.get("type") in ("output_text", "refusal") for part in parts)
+    return all(isinstance(part, dict) and part.get("type") in ("output_text", "refusal") for part in parts)
+
+
+def _is_annotated(part: Item) -> bool:
+    annotations = part.get("annotations") or []
+    return isinstance(annotations, list) and all(isinstance(one, dict) for one in annotations)
 
 
 def _said(parts: list[Item]) -> str:
     """The text of an output message: its first part's."""
     first = parts[0] if parts else {}
     return str(first.get("text", first.get("refusal", "")))
+
+
+def _is_whole_reasoning(item: Item) -> bool:
+    content = item.get("content")
+    return _are_texts(item["summary"], "summary_text") and (
+        content is None or _are_texts(content, "reasoning_text")
+    )
+
+
+def _are_texts(parts: Any, kind: str) -> bool:
+    return isinstance(parts, list) and all(
+        isinstance(part, dict) and part.get("type") == kind and isinstance(part.get("text"), str)
+        for part in parts
+    )
 
 
 def _thought(item: Item) -> str:

@@ -104,6 +104,9 @@ def sampling_params(
             f"min_tokens must be less than or equal to max_tokens={resolved.max_tokens}, "
             f"got {request.min_tokens}."
         )
+    logprobs = resolved.logprobs
+    if logprobs is not None and logprobs < -1:
+        raise rule_error(f"logprobs must be non-negative or -1, got {logprobs}.", "logprobs", value=logprobs)
     _check_texts(stop, request.bad_words)
     if temperature == 0 and resolved.n > 1:
         raise bad_request(f"n must be 1 when using greedy sampling, got {resolved.n}.")

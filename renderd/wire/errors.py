@@ -69,9 +69,9 @@ _PATH = re.compile(
 def scrub(message: str) -> str:
     """Take object addresses, traceback frames and file paths out of a message (contract A.2).
 
-    Lone surrogates, which JSON may escape and UTF-8 cannot say, become question marks.
+    Lone surrogates, which JSON may escape and UTF-8 cannot say, become their escapes.
     """
-    message = message.encode(errors="replace").decode()
+    message = message.encode(errors="backslashreplace").decode()
     message = _ADDRESS.sub(">", message)
     message = _FRAME.sub("<path>", message)
     return _PATH.sub("<path>", message).strip()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from renderd.wire.decode import rule_error, validation_error
-from renderd.wire.errors import bad_request
+from renderd.wire.errors import ApiError, bad_request
 
 _NULL_CONTENT = {"assistant", "function"}  # roles whose content may be null
 _PARTS_LATER = {"developer", "system", "user", "assistant"}
 """Roles whose content parts are looked at when they are rendered, not before (see `refuses_parts`)."""
+_URLS = ("image_url", "audio_url", "video_url")
 _PARTS_OF: dict[str, dict[str, type]] = {
     "user": {"image_url": dict, "input_audio": dict, "file": dict},
     "assistant": {"refusal": str},
@@ -83,16 +84,25 @@ def _known_part(part: str | dict[str, Any]) -> bool:
     kind = part.get("type")
     if kind in ("text", "refusal"):
         return isinstance(part.get(kind), str)
-    return kind in ("thinking", "tool_reference") or any(key.endswith(("_url", "_audio")) for key in part)
+    if kind in ("thinking", "tool_reference"):
+        return True
+    if kind in (*_URLS, "input_audio") and isinstance(part.get(kind), dict):
+        return kind == "input_audio" or isinstance(part[kind].get("url"), str)
+    return any(isinstance(part[key], str | None) for key in _URLS if key in part)
 
 
 def _known_keys(message: dict[str, Any]) -> bool:
     """Whether a message has keys that messages of its role do not have."""
     role = message["role"]
-    foreign: dict[str, type] = {"reasoning": str, "task": str, "tools": list}
+    foreign: dict[str, type] = {"task": str}
     if role != "tool":
         foreign["tool_call_id"] = str
     elif "name" in message:
+        return True
+    tools = message.get("tools")
+    if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools):
+        return True
+    if "reasoning" in message and isinstance(message["reasoning"], str | None):
         return True
     return bool(message.get("tool_calls")) or any(isinstance(message.get(k), t) for k, t in foreign.items())
 
@@ -120,12 +130,31 @@ def _message(raw: Any, loc: str) -> dict[str, Any]:
         raise validation_error(f"{loc}.content", "Input should be a valid string or list")
     if "name" in raw and not isinstance(raw["name"], str) and not (role == "tool" and later):
         raise validation_error(f"{loc}.name", "Input should be a valid string")
-    if not later and isinstance(raw.get("tool_calls"), list):
-        for index, call in enumerate(raw["tool_calls"]):
-            _tool_call(call, f"{loc}.tool_calls.{index}")
+    if _looks_at_calls(raw, later):
+        _check_calls(raw, loc)
     if role == "assistant" and "reasoning_content" in raw:
         return _renamed(raw)
     return raw
+
+
+def _looks_at_calls(raw: dict[str, Any], later: bool) -> bool:
+    """Tool calls count where a message is not one of its own role: that have content, but for assistants."""
+    if raw["role"] == "function" and isinstance(raw.get("name"), str) and "content" in raw:
+        return False
+    return not later or (raw["role"] != "assistant" and "content" not in raw)
+
+
+def _check_calls(raw: dict[str, Any], loc: str) -> None:
+    calls = raw.get("tool_calls")
+    try:
+        if isinstance(calls, str):
+            raise validation_error(f"{loc}.tool_calls", "Input should be a valid list")
+        for index, call in enumerate(calls or ()):
+            _tool_call(call, f"{loc}.tool_calls.{index}")
+    except ApiError:
+        if "content" in raw:
+            raise
+        raise validation_error(f"{loc}.content", "Field required, or tool calls that are such") from None
 
 
 def _renamed(raw: dict[str, Any]) -> dict[str, Any]:

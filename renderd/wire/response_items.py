@@ -8,18 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from renderd.wire.decode import validation_error
+from renderd.wire.errors import ApiError
 
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _STATUSES = frozenset({"in_progress", "completed", "incomplete"})
 _INPUT_PARTS = frozenset({"input_text", "input_image", "input_file"})
 _REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "reasoning": {"summary": list},
+    "reasoning": {"summary": (list, dict, str)},
     "function_call": {"call_id": str, "name": str, "arguments": str},
     "function_call_output": {"output": (str, list)},
     "custom_tool_call": {"call_id": str, "name": str, "input": str},
     "custom_tool_call_output": {"call_id": str, "output": (str, list)},
 }
 """Items that are rendered, with the keys that they must have."""
+_NULL_STATUS = frozenset({"reasoning", "function_call_output"})
 
 _FOREIGN = frozenset(
     {
@@ -98,6 +100,8 @@ def read_input(raw: Any, loc: str) -> Any:
     """`input` of a request. Raises ApiError 400 at `loc` for what is neither text nor a list of items."""
     if isinstance(raw, str):
         return raw
+    if raw == {}:
+        return []
     if not isinstance(raw, list):
         raise validation_error(loc, "Input should be a valid string or list")
     for index, item in enumerate(raw):
@@ -110,16 +114,35 @@ def _is_item(item: dict[str, Any]) -> bool:
     kind, status = item.get("type"), item.get("status", "completed")
     if not isinstance(kind, str | None):
         return False
-    if not _one_of(status, _STATUSES) and not (status is None and kind == "function_call_output"):
-        return False
+    if is_reference(item):
+        return isinstance(item.get("role", ""), str)
     if kind in _REQUIRED:
-        given = all(isinstance(item.get(key), types) for key, types in _REQUIRED[kind].items())
-        texts = [item[key] for key in ("content", "summary", "output") if isinstance(item.get(key), list)]
-        content = item.get("content")
-        return given and isinstance(content, list | None) and all(map(_are_parts, texts))
-    if kind in _FOREIGN or (kind is None and "role" not in item and isinstance(item.get("id"), str)):
+        if not _one_of(status, _STATUSES) and (status is not None or kind not in _NULL_STATUS):
+            return False
+        if not all(isinstance(item.get(key), types) for key, types in _REQUIRED[kind].items()):
+            return False
+        if kind == "reasoning":
+            return _is_reasoning(item)
+        return isinstance(item.get("content"), list | None) and all(
+            _are_parts(item[key]) for key in ("content", "output") if isinstance(item.get(key), list)
+        )
+    if kind in _FOREIGN:
         return True
     return kind in (None, "message") and _one_of(item.get("role"), _ROLES) and _is_content(item)
+
+
+def is_reference(item: dict[str, Any]) -> bool:
+    """Whether an item names another one by its id; whatever else it has is not looked at."""
+    return item.get("type") in (None, "item_reference") and isinstance(item.get("id"), str)
+
+
+def _is_reasoning(item: dict[str, Any]) -> bool:
+    """Its parts are looked at when they are rendered, not before."""
+    return (
+        isinstance(item.get("id", ""), str)
+        and isinstance(item.get("encrypted_content"), str | None)
+        and isinstance(item.get("content"), list | dict | str | None)
+    )
 
 
 def _one_of(value: Any, known: frozenset[str]) -> bool:
@@ -143,7 +166,8 @@ def _is_content(item: dict[str, Any]) -> bool:
     if all(part["type"] in _INPUT_PARTS for part in content):
         return True
     said = item.get("type") == "message" and item["role"] == "assistant"
-    return said and all(map(_is_output_part, content))
+    whole = isinstance(item.get("id", ""), str) and _one_of(item.get("status", "completed"), _STATUSES)
+    return said and whole and all(map(_is_output_part, content))
 
 
 def _is_output_part(part: dict[str, Any]) -> bool:
@@ -164,6 +188,13 @@ def _check_tool(tool: Any, loc: str, kinds: tuple[str, ...]) -> None:
     if not isinstance(tool, dict):
         raise validation_error(loc, "Input should be a valid dictionary")
     kind = tool.get("type")
+    if kind == "namespace" and "namespace" in kinds:
+        if not is_namespace(tool):
+            place = "type" if isinstance(tool.get("name"), str) else "name"
+            raise validation_error(
+                f"{loc}.FunctionTool.{place}", "A namespace has a name, a description and tools"
+            )
+        return
     if kind in ("function", "custom") or kind not in kinds:
         loc = f"{loc}.FunctionTool"  # the first of the forms that vLLM tries
         if not isinstance(tool.get("name"), str):
@@ -175,14 +206,24 @@ def _check_tool(tool: Any, loc: str, kinds: tuple[str, ...]) -> None:
     for key, types in (("parameters", dict), ("strict", bool), ("description", str), ("defer_loading", bool)):
         if not isinstance(tool.get(key), types | None):
             raise validation_error(f"{loc}.{key}", f"Input should be a valid {types.__name__}")
-    if kind == "namespace":
-        for key in ("name", "description"):
-            if not isinstance(tool.get(key), str):
-                raise validation_error(f"{loc}.NamespaceTool.{key}", "Field required")
-        if not isinstance(tool.get("tools"), list):
-            raise validation_error(f"{loc}.NamespaceTool.tools", "Field required")
-        for index, inner in enumerate(tool["tools"]):
-            _check_tool(inner, f"{loc}.NamespaceTool.tools.{index}", ("function", "custom"))
+
+
+def is_namespace(tool: dict[str, Any]) -> bool:
+    """Whether a tool of that type has all that one must have."""
+    if not has_namespace_keys(tool):
+        return False
+    try:
+        for inner in tool["tools"]:
+            _check_tool(inner, "", ("function", "custom"))
+    except ApiError:
+        return False
+    return True
+
+
+def has_namespace_keys(tool: dict[str, Any]) -> bool:
+    """The same without a look at the tools inside."""
+    texts = all(isinstance(tool.get(key), str) for key in ("name", "description"))
+    return texts and isinstance(tool.get("tools"), list)
 
 
 def read_choice(raw: Any, loc: str) -> Any:

@@ -15,7 +15,13 @@ from renderd.wire.chat import (
     Tool,
 )
 from renderd.wire.decode import convert, rule_error, validation_error
-from renderd.wire.response_items import read_choice, read_input, read_tools
+from renderd.wire.response_items import (
+    has_namespace_keys,
+    is_namespace,
+    read_choice,
+    read_input,
+    read_tools,
+)
 from renderd.wire.sampling import (
     Int64,
     Raw,
@@ -150,7 +156,7 @@ def decode_responses_request(raw: dict[str, Any], loc: str = "body") -> Response
     for check in _CHECKS:
         check(raw)
     fields = dict(raw)
-    for name, read in (("input", read_input), ("tools", read_tools), ("tool_choice", read_choice)):
+    for name, read in (("input", read_input), ("tool_choice", read_choice), ("tools", read_tools)):
         if name in raw:
             fields[name] = read(raw[name], f"{loc}.{name}")
     if raw.get("prompt_cache_retention") == "in-memory":
@@ -170,6 +176,13 @@ def _check_format(text: Any, loc: str) -> None:
         return
     if form.get("type") != "json_schema" or "name" not in form or "schema" not in form:
         raise validation_error(f"{loc}.ResponseFormatText.type", "Input should be 'text'")
+
+
+def check_constraints(request: ResponsesRequest) -> None:
+    """Raises ApiError 400 for two forms of the answer's text."""
+    form = request.text.format if request.text else None
+    if form is not None and request.structured_outputs is not None:
+        raise rule_error("Cannot specify both structured_outputs and text.format", "structured_outputs")
 
 
 def as_chat(request: ResponsesRequest, messages: list[dict[str, Any]] | None = None) -> ChatCompletionRequest:
@@ -298,13 +311,6 @@ def _check_prompt(raw: Raw) -> None:
         raise rule_error("prompt template is not supported", "prompt")
 
 
-def _check_constraints(raw: Raw) -> None:
-    text = raw.get("text")
-    form = text.get("format") if isinstance(text, dict) else None
-    if form is not None and raw.get("structured_outputs") is not None:
-        raise rule_error("Cannot specify both structured_outputs and text.format", "structured_outputs")
-
-
 def _check_custom_tools(raw: Raw) -> None:
     tools = raw.get("tools")
     for tool in tools if isinstance(tools, list) else ():
@@ -324,6 +330,11 @@ def _all_tools(tools: Any) -> list[dict[str, Any]]:
 
 def _check_tool_choice(raw: Raw) -> None:
     choice, tools = raw.get("tool_choice"), raw.get("tools")
+    whole = is_namespace if choice == "required" else has_namespace_keys
+    if isinstance(tools, list) and not all(
+        whole(tool) for tool in tools if isinstance(tool, dict) and tool.get("type") == "namespace"
+    ):
+        return  # said later, with its place
     if choice == "required":
         if not tools:
             raise rule_error(
@@ -371,11 +382,10 @@ def _names(tools: Any, kind: str) -> tuple[set[str], list[tuple[str, str]]]:
 
 
 _CHECKS = (
-    _check_background,
-    _check_prompt,
-    _check_constraints,
-    _check_custom_tools,
     _check_tool_choice,
+    _check_custom_tools,
+    _check_prompt,
+    _check_background,
     check_cache_salt,
     check_structural_tag,
     check_nested,

@@ -27,9 +27,8 @@ CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
         {"role": "user", "content": [1]},
         {"role": "user", "content": [{"type": {}}]},
         {"role": "user", "content": [{"type": "input_text", "text": 1}]},
-        {"role": "user", "content": "x", "status": {}},
-        {"type": "reasoning", "summary": [None]},
-        {"type": "reasoning", "summary": [], "content": {}},
+        {"type": "reasoning", "summary": [], "id": []},
+        {"type": "reasoning", "summary": [], "encrypted_content": 3},
         {"type": "function_call", "call_id": 1, "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "output": ["x"]},
         {"type": "custom_tool_call_output", "call_id": "c", "output": 1},
@@ -40,6 +39,24 @@ def test_what_is_no_item_is_refused(item: Any) -> None:
         decode_responses_request({"input": [USER, item]})
     assert (refused.value.status, refused.value.type) == (400, "Bad Request")
     assert (refused.value.param or "").startswith("body.input")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"summary": [None]}, {"content": {}}, {"content": [{"type": "text", "text": "r"}]}, {"content": [{}]}],
+)
+def test_reasoning_of_other_parts_is_not_supported(parts: dict[str, Any]) -> None:
+    request = decode_responses_request({"input": [USER, {"type": "reasoning", "summary": [], **parts}]})
+    with pytest.raises(ApiError) as refused:
+        conversation(request)
+    assert (refused.value.type, refused.value.param) == ("BadRequestError", "input")
+
+
+def test_an_item_with_an_id_and_no_type_may_be_a_message_of_any_role() -> None:
+    items = [{"id": "q", "role": "critic", "content": ["a"]}, {"id": "r", "role": "assistant"}]
+    found = conversation(decode_responses_request({"input": items}))
+    assert found[0] == {"role": "critic", "content": [{"type": "text", "text": "a"}]}
+    assert found[1] == {"role": "assistant", "content": None}
 
 
 @pytest.mark.parametrize(
