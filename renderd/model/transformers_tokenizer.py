@@ -33,7 +33,7 @@ def load_with_transformers(model_dir: Path, trust_remote_code: bool) -> Tokenize
         )
     except Exception as error:  # whatever goes wrong in there, there is no tokenizer
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
-        if "trust_remote_code" in str(error):
+        if any(said in str(error) for said in ("trust_remote_code", "contains custom code")):
             reason = "they contain code, which runs only with --trust-remote-code"
         raise ValueError(
             f"The tokenizer of '{model_dir}' has no tokenizer.json, and transformers cannot read its other "

