@@ -8,47 +8,61 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golden.processes import LOGS, server
+from renderd.demo import model_dir
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(page.name for page in DOCS.glob("*.md") if "curl -s localhost:8000" in page.read_text("utf-8"))
+PAGES = sorted(page.name for page in DOCS.glob("*.md") if "curl -s" in page.read_text("utf-8"))
 LEFT_OUT = "..."
+SERVE = re.compile(r"renderd serve((?: --[\w-]+(?: [\w.]+)?)*)")
+ENGINE = ("engine", str(model_dir()), "--served-model-name", "demo")
+STARTS = ("renderd ", "carried=")
+"""Lines of a page that start the servers, which are started already."""
 
 
-@pytest.fixture(scope="module", params=PAGES)
-def page(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """A page, and the URL of the server that it tells to start."""
-    text = (DOCS / request.param).read_text("utf-8")
-    started = re.search(r"`renderd serve(.*?)`", text)
-    assert started, f"{request.param} does not say which server it talks to"
-    command = [sys.executable, "-m", "renderd", "serve", *started.group(1).split()]
-    with server(command, LOGS / f"docs-{request.param}.log") as url:
-        yield text, url
-
-
-def test_commands(page: tuple[str, str]) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("no curl")
-    text, url = page
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="no curl or no jq")
+@pytest.mark.parametrize("page", PAGES)
+def test_commands(page: str, tmp_path: Path) -> None:
+    text = (DOCS / page).read_text("utf-8")
+    started = SERVE.search(text)
+    assert started, f"{page} does not say which server it talks to"
     blocks = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", text, re.DOTALL)
-    assert blocks
-    for command, shown in blocks:
-        assert "localhost:8000" in command
+    flags = started.group(1).replace(" --port 8000", "").split()
+    with ExitStack() as stack:
+        urls = {"localhost:8000": _start(stack, f"docs-{page}", "serve", *flags)}
+        if "localhost:8001" in text:
+            urls["localhost:8001"] = _start(stack, f"docs-{page}-engine", *ENGINE)
+        script = "printf '\\0'\n".join(_commands(block) for block, _ in blocks)
+        for address, url in urls.items():
+            script = script.replace(address, url)
         ran = subprocess.run(
-            ["sh", "-c", command.replace("http://", "").replace("localhost:8000", url)],
+            ["bash", "-e", "-o", "pipefail", "-c", script],
             capture_output=True,
             text=True,
             check=True,
+            cwd=tmp_path,
         )
-        answer = json.loads(ran.stdout)
-        assert "error" not in answer, ran.stdout
+    answers = ran.stdout.split("\0")
+    assert len(answers) == len(blocks)
+    assert any(answers)
+    for answer, (_, shown) in zip(answers, blocks, strict=True):
+        assert '"error":{"message"' not in answer.replace(" ", "")
         if shown:
-            assert not list(differing(json.loads(shown), answer, "")), ran.stdout
+            assert not list(differing(json.loads(shown), json.loads(answer), "")), answer
+
+
+def _start(stack: ExitStack, name: str, *arguments: str) -> str:
+    return stack.enter_context(server([sys.executable, "-m", "renderd", *arguments], LOGS / f"{name}.log"))
+
+
+def _commands(block: str) -> str:
+    return "".join(line for line in block.splitlines(keepends=True) if not line.startswith(STARTS))
 
 
 def differing(shown: Any, got: Any, place: str) -> Iterator[str]:
@@ -56,8 +70,8 @@ def differing(shown: Any, got: Any, place: str) -> Iterator[str]:
     if shown == LEFT_OUT:
         return
     if isinstance(shown, dict) and isinstance(got, dict):
-        keys = shown.keys() - {LEFT_OUT} if LEFT_OUT in shown or place == "" else shown.keys() | got.keys()
-        for key in keys:
+        keys = shown.keys() if LEFT_OUT in shown else shown.keys() | got.keys()
+        for key in keys - {LEFT_OUT}:
             if key not in got or key not in shown:
                 yield f"{place}.{key}"
             else:
