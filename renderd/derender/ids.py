@@ -13,7 +13,7 @@ class CallIds:
     """The ids of one choice's calls.
 
     `first`: the ids count calls from here on; None: they are hashed, to `nine` letters and digits or to a
-    longer form. `pinned`: ids that calls already have.
+    longer form, which begins with `prefix`. `pinned`: ids that calls already have.
     """
 
     def __init__(
@@ -23,12 +23,14 @@ class CallIds:
         first: int | None = None,
         pinned: Sequence[str] = (),
         nine: bool = False,
+        prefix: str = "chatcmpl-tool-",
     ) -> None:
         self._request_id = request_id
         self._choice = choice
         self._first = first
         self._pinned = pinned
         self._nine = nine
+        self._prefix = prefix
 
     def of(self, index: int, name: str, native: str | None) -> str:
         """The id of the call at `index`; the model's own where it gave one."""
@@ -39,7 +41,7 @@ class CallIds:
         if self._first is not None:
             return f"functions.{name}:{self._first + index}"
         key = f"{self._request_id}\0{self._choice}\0{index}".encode("utf-8", "surrogatepass")
-        return nine_characters(key) if self._nine else hashed_id(key)
+        return nine_characters(key) if self._nine else f"{self._prefix}{low_half(key)}"
 
 
 def hashed_id(key: bytes) -> str:

@@ -51,6 +51,7 @@ class ResponsesDerenderer:
         self._setup = setup
         self._batch = batch
         self._stream = stream
+        self._in_harmony = setup.model.harmony is not None
 
     def batch(self, body: DerenderResponsesRequest) -> Response:
         """The Response of a finished answer."""
@@ -62,7 +63,7 @@ class ResponsesDerenderer:
         prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
         answer = Answer(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
         told = told_by(context)
-        writer = _writer(answer, context, told, response.request_id)
+        writer = self._writer(answer, context, told, response.request_id)
         decoded, read = self._read_choice(choice, context, seed, writer)
         cut = decoded.finish_reason == "length"
         writer.end(cut)
@@ -87,7 +88,7 @@ class ResponsesDerenderer:
         memory, told = stream.memory, told_by(stream.context)
         first = memory.answer is None
         answer = Answer(_input_tokens(body, memory.prompt_tokens)) if first else _answer(memory.answer)
-        writer = _writer(answer, stream.context, told, chunk.request_id)
+        writer = self._writer(answer, stream.context, told, chunk.request_id)
         if first:
             for kind in ("created", "in_progress"):
                 begun = _response(
@@ -154,14 +155,20 @@ class ResponsesDerenderer:
         return [_entry(token) for token in (decoded.content if decoded else None) or ()]
 
     def _usage(self, answer: Answer, output: int, reasoning: int) -> ResponseUsage:
+        """Of a model that is spoken to in Harmony with what each turn took: there is one."""
         family = self._setup.family
-        return ResponseUsage(
-            answer.input_tokens,
-            InputTokensDetails(),
-            output,
-            OutputTokensDetails(reasoning if family is not None and family.has_reasoning else 0),
-            answer.input_tokens + output,
-        )
+        of_input, of_output = InputTokensDetails(), OutputTokensDetails()
+        if family is not None and family.has_reasoning:
+            of_output.reasoning_tokens = reasoning
+        if self._in_harmony:
+            of_input.input_tokens_per_turn, of_input.cached_tokens_per_turn = [answer.input_tokens], [0]
+            of_output.output_tokens_per_turn, of_output.tool_output_tokens_per_turn = [output], [0]
+        return ResponseUsage(answer.input_tokens, of_input, output, of_output, answer.input_tokens + output)
+
+    def _writer(self, answer: Answer, context: Context, told: Told, request_id: str) -> ItemWriter:
+        prefix = "call_" if self._in_harmony else "chatcmpl-tool-"
+        ids = CallIds(request_id, 0, context.first_call, nine=context.nine, prefix=prefix)
+        return ItemWriter(answer, context, told, ids, request_id)
 
 
 def _one_by_one(context: Context, entries: list[OutputLogprob] | None) -> bool:
@@ -186,11 +193,6 @@ def _parts(
         if index < len(ids) - 1:
             one = msgspec.structs.replace(one, finish_reason=None, stop_reason=None)
         yield one, _entry_of(entries, index)
-
-
-def _writer(answer: Answer, context: Context, told: Told, request_id: str) -> ItemWriter:
-    ids = CallIds(request_id, 0, context.first_call, nine=context.nine)
-    return ItemWriter(answer, context, told, ids, request_id)
 
 
 def _answer(value: Any) -> Answer:

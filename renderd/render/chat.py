@@ -67,9 +67,8 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
         raise bad_request("Beam search is not supported by the render endpoint")
     _check_tool_choice(request, server)
     field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
-    return render_message(
-        server, request, getattr(request, field), field, "chatcmpl-" + base_id(header_id, request.request_id)
-    )
+    name = "chatcmpl-" + base_id(header_id, request.request_id)
+    return render_message(server, request, getattr(request, field), field, name, server.writer.templated)
 
 
 def render_message(
@@ -78,9 +77,12 @@ def render_message(
     requested_tokens: int | None,
     field: str,
     request_id: str,
+    sized: bool,
+    takes_ids: bool = True,
 ) -> GenerateRequest:
     """What an engine needs to answer a request of any API with messages. `field`: what the API calls
-    `requested_tokens`. Raises ApiError 400."""
+    `requested_tokens`. `sized`: these are checked, and the prompt is cut and measured, as the tokenizer does
+    it. `takes_ids`: a prompt may come as ids. Raises ApiError 400."""
     model, family = server.model, server.family
     check_rights(
         server,
@@ -89,18 +91,18 @@ def render_message(
         request.media_io_kwargs,
         request.mm_processor_kwargs,
     )
-    if server.writer.templated:
+    if sized:
         check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
     tools = tool_dicts(request)
     kwargs = effective_kwargs(
         request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map
     )
     kv_params = dict(request.kv_transfer_params or {})
-    given = _given_ids(request, kv_params, model)
+    given = _given_ids(request, kv_params, model) if takes_ids else None
     prompt = (
         Prompt(given)
         if given is not None
-        else _render_prompt(server, request, tools, kwargs, requested_tokens)
+        else _render_prompt(server, request, tools, kwargs, requested_tokens, sized)
     )
     adjusted = _for_parsers(server, request, tools, kwargs)
     if not prompt.ids:
@@ -221,6 +223,7 @@ def _render_prompt(
     tools: list[dict[str, Any]] | None,
     kwargs: dict[str, Any],
     requested_tokens: int | None,
+    sized: bool,
 ) -> Prompt:
     if server.options.exclude_tools_when_tool_choice_none and request.tool_choice == "none":
         tools = None
@@ -231,7 +234,7 @@ def _render_prompt(
         server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
     if not isinstance(written, str):
-        return Prompt(tokenize_ids(server.model, written, truncation) if server.writer.templated else written)
+        return Prompt(tokenize_ids(server.model, written, truncation) if sized else written)
     with_offsets = bool(request.return_token_offsets)
     ids, offsets = tokenize_text(server.model, written, request.add_special_tokens, truncation, with_offsets)
     return Prompt(ids, offsets, written)

@@ -8,11 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from renderd.model.harmony import Harmony
+from renderd.model.templates import ChatTemplates
+from renderd.render.harmony_items import Placed, harmony_messages
 from renderd.render.typescript import namespace
 from renderd.render.writer import Chat
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
 from renderd.wire.messages import refuses_parts
+from renderd.wire.responses import ResponsesRequest
 
 Message = dict[str, Any]
 Tools = Sequence[Mapping[str, Any]]
@@ -33,8 +36,9 @@ class HarmonyWriter:
     templated = False
     needs_tool_parser = False
 
-    def __init__(self, harmony: Harmony) -> None:
+    def __init__(self, harmony: Harmony, templates: ChatTemplates) -> None:
         self._harmony = harmony
+        self._templates = templates
         self._date = os.environ.get("VLLM_SYSTEM_START_DATE")
         self._system_instructs = os.environ.get("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", "0") in (
             "1",
@@ -44,6 +48,12 @@ class HarmonyWriter:
 
     def check(self, template: Any, kwargs: Any) -> None:
         """A request's template is not looked at."""
+
+    def read(self, request: ResponsesRequest, effort: str | None) -> list[Message]:
+        """A message an item. Raises ApiError 400, for a template among the variables too."""
+        self._templates.check_trust(None, request.chat_template_kwargs)
+        _check_effort(effort)
+        return harmony_messages(request)
 
     def write(self, chat: Chat) -> list[int]:
         """The prompt's token ids, up to where the assistant's header begins. Raises ApiError 400."""
@@ -102,6 +112,10 @@ class HarmonyWriter:
     def _assistant(self, message: Message, with_reasoning: bool) -> Iterator[list[int]]:
         calls, texts, reasoning = _calls(message), _texts(message), message.get("reasoning")
         said: list[tuple[str, list[str]]] = []
+        if isinstance(message, Placed):
+            if with_reasoning or message["channel"] != "analysis":
+                yield self._framed(self._header("assistant", channel=message["channel"]), texts)
+            return
         if calls and "".join(texts):
             said.append(("commentary", ["".join(texts)]))
         if reasoning and with_reasoning:
@@ -130,16 +144,21 @@ class HarmonyWriter:
 
 
 def _effort(effort: str | None) -> str:
-    """Raises ApiError 400 for an effort that Harmony does not know."""
+    """The effort that is meant. Raises ApiError 400."""
     if effort == "none":
         raise rule_error("Harmony does not support reasoning_effort='none'", "reasoning_effort")
+    _check_effort(effort)
+    return effort or "medium"
+
+
+def _check_effort(effort: str | None) -> None:
+    """Raises ApiError 400 for an effort that Harmony does not know."""
     if effort is not None and effort not in _EFFORTS:
         raise rule_error(
             f"reasoning_effort={effort!r} is not supported by Harmony. Supported values are: "
             f"{', '.join(_EFFORTS)}.",
             "reasoning_effort",
         )
-    return effort or "medium"
 
 
 def _readable(message: Message, refusing: bool) -> Message:
@@ -190,5 +209,7 @@ def _calls(message: Message) -> Sequence[Mapping[str, Any]]:
 
 def _answers(message: Message) -> bool:
     """Whether a message is an answer to the user: no call, and text, which its first part has to begin."""
+    if isinstance(message, Placed):
+        return bool(message["channel"] == "final")
     texts = _texts(message)
     return message["role"] == "assistant" and not _calls(message) and bool(texts and texts[0])

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from renderd.model.mistral_tokenizer import MistralTokenizer
+from renderd.render.response_items import conversation
 from renderd.render.writer import Chat
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
+from renderd.wire.responses import ResponsesRequest
 
 _ID_LENGTH = 9
 
@@ -26,6 +28,10 @@ class MistralWriter:
         """Raises ApiError 400 for a request that brings a template or variables for one."""
         if template is not None or kwargs is not None:
             raise rule_error("chat_template is not supported for Mistral tokenizers.", "chat_template")
+
+    def read(self, request: ResponsesRequest, effort: str | None) -> list[dict[str, Any]]:
+        """Messages as chat requests have them. Raises ApiError 400."""
+        return conversation(request)
 
     def write(self, chat: Chat) -> list[int]:
         """The prompt's token ids. Raises ApiError 400 with mistral-common's reason."""

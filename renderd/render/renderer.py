@@ -48,7 +48,7 @@ def _encode(answer: object) -> bytes:
 
 def _writer(model: Model) -> Writer:
     if model.harmony is not None:
-        return HarmonyWriter(model.harmony)
+        return HarmonyWriter(model.harmony, model.templates)
     if isinstance(model.tokenizer, MistralTokenizer):
         return MistralWriter(model.tokenizer)
     return TemplateWriter(model)

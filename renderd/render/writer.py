@@ -10,6 +10,8 @@ from renderd.model import Model
 from renderd.model.jinja import CompiledTemplate, compile_template
 from renderd.render.conversation import build_conversation
 from renderd.render.prompt import render_text
+from renderd.render.response_items import conversation
+from renderd.wire.responses import ResponsesRequest
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Writer(Protocol):
 
     `templated`: a chat template does it. Then requests may bring one, and variables for it, if the server
     trusts them; and what they ask for in tokens is checked before.
-    `needs_tool_parser`: nobody knows whether the model's calls can be read without one, so a request that lets
-    it call tools is refused where there is none.
+    `needs_tool_parser`: nobody knows whether the model's calls can be read without one, so a request that
+    lets it call tools is refused where there is none.
     """
 
     templated: bool
@@ -41,6 +43,11 @@ class Writer(Protocol):
 
     def check(self, template: Any, kwargs: Any) -> None:
         """Raises ApiError 400 if a request may not bring its template or its variables."""
+        ...
+
+    def read(self, request: ResponsesRequest, effort: str | None) -> list[dict[str, Any]]:
+        """The messages that a Responses request's instructions and input are to this model. `effort`: what it
+        asks for, mapped. Raises ApiError 400 for what no prompt is made of."""
         ...
 
     def write(self, chat: Chat) -> str | list[int]:
@@ -63,6 +70,10 @@ class TemplateWriter:
     def check(self, template: Any, kwargs: Any) -> None:
         """Raises ApiError 400 if a request brings a template and this server does not trust requests."""
         self._model.templates.check_trust(template, kwargs)
+
+    def read(self, request: ResponsesRequest, effort: str | None) -> list[dict[str, Any]]:
+        """Messages as chat requests have them. Raises ApiError 400."""
+        return conversation(request)
 
     def write(self, chat: Chat) -> str:
         """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""

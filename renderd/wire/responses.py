@@ -340,12 +340,6 @@ def _check_tool_choice(raw: Raw) -> None:
             raise rule_error(
                 "Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice"
             )
-        if isinstance(tools, list) and not any(_callable(tool) for tool in _all_tools(tools)):
-            raise rule_error(
-                "tool_choice requires a function call, but tools contains no function tool the model can "
-                "call.",
-                "tool_choice",
-            )
     elif isinstance(choice, dict) and choice.get("type") in ("function", "custom"):
         name = choice.get("name")
         flat, inside = _names(tools, choice["type"])
@@ -360,10 +354,6 @@ def _check_tool_choice(raw: Raw) -> None:
                 f"({', '.join(found)}). Select it by its full '<namespace>__<name>' name.",
                 "tool_choice",
             )
-
-
-def _callable(tool: dict[str, Any]) -> bool:
-    return tool.get("type") in ("function", "custom")
 
 
 def _names(tools: Any, kind: str) -> tuple[set[str], list[tuple[str, str]]]:

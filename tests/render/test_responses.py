@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from renderd.render.responses import continues, conversation
+from renderd.render.response_items import conversation
+from renderd.render.responses import continues
 from renderd.wire.chat import NamedToolChoice
 from renderd.wire.errors import ApiError
 from renderd.wire.responses import as_chat, decode_responses_request
