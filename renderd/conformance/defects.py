@@ -292,7 +292,8 @@ def server_error(evidence: Evidence) -> str | None:
 
 
 _INTERNALS = re.compile(
-    r"string indices must be|can't encode character|validation errors? for |^\d+ validation errors:"
+    r"string indices must be|can't encode character|validation errors? for |^\d+ validation errors:|"
+    r"^'\w+' object is not|^object of type '\w+' has no|^Can't compile non template|^Expecting value: line"
 )
 
 

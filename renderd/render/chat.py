@@ -71,6 +71,25 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     return render_message(server, request, getattr(request, field), field, name, server.writer.templated)
 
 
+def check_message(
+    server: Server,
+    request: ChatCompletionRequest,
+    requested_tokens: int | None,
+    field: str,
+    sized: bool = True,
+) -> None:
+    """What is checked before a prompt is made: rights and, `sized`, sizes. Raises ApiError 400."""
+    check_rights(
+        server,
+        request.chat_template,
+        request.chat_template_kwargs,
+        request.media_io_kwargs,
+        request.mm_processor_kwargs,
+    )
+    if sized:
+        check_requested_tokens(server.model, field, requested_tokens, request.truncate_prompt_tokens)
+
+
 def render_message(
     server: Server,
     request: ChatCompletionRequest,
@@ -84,15 +103,7 @@ def render_message(
     `requested_tokens`. `sized`: these are checked, and the prompt is cut and measured, as the tokenizer does
     it. `takes_ids`: a prompt may come as ids. Raises ApiError 400."""
     model, family = server.model, server.family
-    check_rights(
-        server,
-        request.chat_template,
-        request.chat_template_kwargs,
-        request.media_io_kwargs,
-        request.mm_processor_kwargs,
-    )
-    if sized:
-        check_requested_tokens(model, field, requested_tokens, request.truncate_prompt_tokens)
+    check_message(server, request, requested_tokens, field, sized)
     tools = tool_dicts(request)
     kwargs = effective_kwargs(
         request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map

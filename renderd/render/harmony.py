@@ -58,7 +58,9 @@ class HarmonyWriter:
     def write(self, chat: Chat) -> list[int]:
         """The prompt's token ids, up to where the assistant's header begins. Raises ApiError 400."""
         effort = _effort(chat.effort)
-        messages = [_readable(message, chat.refuses_parts) for message in chat.messages]
+        messages = [
+            _readable(message, chat.refuses_parts, first=n == 0) for n, message in enumerate(chat.messages)
+        ]
         try:
             return [i for part in self._parts(messages, chat.tools or [], effort) for i in part]
         except (ValueError, RecursionError) as error:
@@ -161,8 +163,9 @@ def _check_effort(effort: str | None) -> None:
         )
 
 
-def _readable(message: Message, refusing: bool) -> Message:
-    """The message; without content parts that its role cannot have, where nobody is `refusing` them.
+def _readable(message: Message, refusing: bool, first: bool) -> Message:
+    """The message; without content parts that its role cannot have, where nobody is `refusing` them: of
+    instructions in front, and of tools, nobody is.
 
     Raises ApiError 400 for what no message of Harmony has.
     """
@@ -172,7 +175,7 @@ def _readable(message: Message, refusing: bool) -> Message:
     if not isinstance(message.get("reasoning") or "", str):
         raise bad_request("validation error: the reasoning of a message should be a string")
     if refuses_parts(message):
-        if refusing and role in ("user", "assistant"):
+        if refusing and role != "tool" and not (first and role in _INSTRUCTING):
             raise bad_request(f"validation error: content parts that a message of role {role!r} cannot have")
         return {**message, "content": None}
     parts = content if isinstance(content, list) else []

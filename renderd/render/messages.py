@@ -200,9 +200,9 @@ def _result(block: ContentBlock) -> list[dict[str, Any]]:
     call_id = block.tool_use_id or ""
     found: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": call_id, "content": _result_text(block)}]
     references = [
-        {"type": "tool_reference", "name": item.get("tool_name")}
+        {"type": "tool_reference", "name": name}
         for item in items
-        if item.get("type") == "tool_reference"
+        if item.get("type") == "tool_reference" and (name := item.get("tool_name") or item.get("name"))
     ]
     if references:
         found.append({"role": "tool", "tool_call_id": call_id, "content": references})

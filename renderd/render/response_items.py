@@ -9,10 +9,20 @@ from renderd.render.conversation import unsupported_part
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
 from renderd.wire.messages import check_iterables
+from renderd.wire.response_items import refuses_answer
 from renderd.wire.responses import ResponsesRequest, flat_name, function_tools
 
 Message = dict[str, Any]
 Item = dict[str, Any]
+
+_ANNOTATIONS: dict[Any, set[str]] = {
+    "container_file_citation": {"container_id", "end_index", "file_id", "filename", "start_index"},
+    "file_citation": {"file_id", "filename", "index"},
+    "file_path": {"file_id", "index"},
+    "url_citation": {"end_index", "start_index", "title", "url"},
+}
+_LOGPROB = {"token", "bytes", "logprob", "top_logprobs"}
+"""Keys that these must have."""
 
 
 def conversation(request: ResponsesRequest) -> list[Message]:
@@ -57,9 +67,11 @@ def _add(messages: list[Message], item: Item) -> None:
 def _add_message(messages: list[Message], item: Item) -> None:
     """Text behind a thought or a call of the same turn belongs to their message."""
     role, content, whole = item["role"], item.get("content"), True
+    if refuses_answer(item):
+        raise bad_request("validation error: the content of an answer should be parts of output")
     if role == "assistant" and content and isinstance(content, list) and _is_output(content):
         whole = all(map(_is_annotated, content))
-        content = _said(content)
+        content = _said(content[0]) if whole else "\n".join(map(_said, content))
     last = messages[-1] if messages else {}
     if role == last.get("role") == "assistant" and not last.get("content") and content and whole:
         last["content"] = _content(content)
@@ -91,14 +103,23 @@ def _is_output(parts: list[Item]) -> bool:
 
 
 def _is_annotated(part: Item) -> bool:
-    annotations = part.get("annotations") or []
-    return isinstance(annotations, list) and all(isinstance(one, dict) for one in annotations)
+    """Whether what stands beside a text, where something does, has the keys that it must have."""
+    annotations, logprobs = (part.get(key) or [] for key in ("annotations", "logprobs"))
+    return _have_keys(annotations, _ANNOTATIONS) and _have_keys(logprobs, {None: _LOGPROB})
 
 
-def _said(parts: list[Item]) -> str:
-    """The text of an output message: its first part's."""
-    first = parts[0] if parts else {}
-    return str(first.get("text", first.get("refusal", "")))
+def _have_keys(values: Any, keys: dict[Any, set[str]]) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(value, dict)
+        and isinstance(value.get("type"), str | None)
+        and keys.get(value.get("type"), {""}) <= set(value)
+        for value in values
+    )
+
+
+def _said(part: Item) -> str:
+    """The text of a part of an output message."""
+    return str(part.get("text", part.get("refusal", "")))
 
 
 def _is_whole_reasoning(item: Item) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from renderd.model.template_kwargs import mapped_effort
-from renderd.render.chat import Server, render_message
+from renderd.render.chat import Server, check_message, render_message
 from renderd.wire.errors import ApiError
 from renderd.wire.generate import GenerateRequest, random_id
 from renderd.wire.responses import ResponsesRequest, as_chat, check_constraints
@@ -21,8 +21,8 @@ def render_responses(server: Server, request: ResponsesRequest) -> GenerateReque
             "previous_response_id is not supported by the stateless render endpoint.",
             "previous_response_id",
         )
-    check_constraints(request)
     chat = as_chat(request)
+    check_message(server, chat, request.max_output_tokens, "max_output_tokens")
     effort = mapped_effort(chat, server.model.config.reasoning_effort_map)
     chat.messages = server.writer.read(request, effort)
     chat.add_special_tokens = True
@@ -38,6 +38,7 @@ def render_responses(server: Server, request: ResponsesRequest) -> GenerateReque
         sized=True,
         takes_ids=server.writer.templated,
     )
+    check_constraints(request)
     rendered.reasoning_ended = rendered.parse_context = None
     if not (request.vllm_xargs or rendered.kv_transfer_params or rendered.ec_transfer_params):
         rendered.sampling_params["extra_args"] = {}

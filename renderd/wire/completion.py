@@ -58,16 +58,16 @@ def decode_completion_request(raw: dict[str, Any], loc: str = "body") -> Complet
 
 
 def _read_prompts(raw: Any, loc: str) -> list[str | list[int]]:
-    """A text, a list of texts, one list of token ids or a list of such lists."""
+    """A text, a list of texts, one list of token ids (they may be digits), or a list of such lists."""
     if raw is None or raw == []:
         return []
     if isinstance(raw, str):
         return [raw]
     if not isinstance(raw, list):
         raise validation_error(loc, "Input should be a valid string or list")
-    if isinstance(raw[0], str):
-        return list(convert(raw, list[str], loc))
-    if isinstance(raw[0], list):
+    if all(isinstance(one, str) for one in raw):
+        return raw
+    if all(isinstance(one, list) for one in raw):
         return list(convert(raw, list[list[Natural]], loc))
     return [convert(raw, list[Natural], loc)]
 

@@ -36,7 +36,9 @@ class ApiError(Exception):
         """The JSON envelope, scrubbed of addresses and paths."""
         return msgspec.json.encode(
             ErrorResponse(
-                ErrorInfo(scrub(self.message), self.type, self.param and scrub(self.param), self.status)
+                ErrorInfo(
+                    scrub(self.message).strip(), self.type, self.param and scrub(self.param), self.status
+                )
             )
         )
 
@@ -74,4 +76,4 @@ def scrub(message: str) -> str:
     message = message.encode(errors="backslashreplace").decode()
     message = _ADDRESS.sub(">", message)
     message = _FRAME.sub("<path>", message)
-    return _PATH.sub("<path>", message).strip()
+    return _PATH.sub("<path>", message)

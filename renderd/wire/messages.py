@@ -100,11 +100,15 @@ def _known_keys(message: dict[str, Any]) -> bool:
     elif "name" in message:
         return True
     tools = message.get("tools")
-    if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools):
+    if isinstance(tools, list) and all(map(_is_function, tools)):
         return True
     if "reasoning" in message and isinstance(message["reasoning"], str | None):
         return True
     return bool(message.get("tool_calls")) or any(isinstance(message.get(k), t) for k, t in foreign.items())
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, dict) and "type" in tool and isinstance(tool.get("function"), dict)
 
 
 def _message(raw: Any, loc: str) -> dict[str, Any]:

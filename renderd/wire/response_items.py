@@ -123,9 +123,9 @@ def _is_item(item: dict[str, Any]) -> bool:
             return False
         if kind == "reasoning":
             return _is_reasoning(item)
-        return isinstance(item.get("content"), list | None) and all(
-            _are_parts(item[key]) for key in ("content", "output") if isinstance(item.get(key), list)
-        )
+        output, names = item.get("output"), (item.get("call_id"), item.get("id"))
+        known = not isinstance(output, list) or _are_parts(output)
+        return known and all(isinstance(name, str | None) for name in names)
     if kind in _FOREIGN:
         return True
     return kind in (None, "message") and _one_of(item.get("role"), _ROLES) and _is_content(item)
@@ -161,6 +161,8 @@ def _is_content(item: dict[str, Any]) -> bool:
     content = item.get("content")
     if isinstance(content, str):
         return True
+    if is_answer(item):
+        return isinstance(content, list | dict)
     if not isinstance(content, list) or not _are_parts(content):
         return False
     if all(part["type"] in _INPUT_PARTS for part in content):
@@ -170,9 +172,30 @@ def _is_content(item: dict[str, Any]) -> bool:
     return said and whole and all(map(_is_output_part, content))
 
 
+def is_answer(item: dict[str, Any]) -> bool:
+    """Whether an item has all that marks an answer of the model; its parts are looked at when they are
+    rendered, not before (see `refuses_answer`)."""
+    said = item.get("type") == "message" and item.get("role") == "assistant"
+    return said and isinstance(item.get("id"), str) and _one_of(item.get("status"), _STATUSES)
+
+
+def refuses_answer(item: dict[str, Any]) -> bool:
+    """Whether an item is an answer with content other than parts of one kind, be it of output or of input."""
+    content = item.get("content")
+    if not is_answer(item) or not content:
+        return False
+    if not isinstance(content, list) or not _are_parts(content):
+        return True
+    return not (all(map(_is_output_part, content)) or all(map(_is_input_part, content)))
+
+
 def _is_output_part(part: dict[str, Any]) -> bool:
     key = {"output_text": "text", "refusal": "refusal"}.get(part["type"])
     return key is not None and isinstance(part.get(key), str)
+
+
+def _is_input_part(part: dict[str, Any]) -> bool:
+    return part["type"] in _INPUT_PARTS and ("text" in part or part["type"] != "input_text")
 
 
 def read_tools(raw: Any, loc: str) -> Any:

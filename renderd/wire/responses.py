@@ -155,6 +155,8 @@ def decode_responses_request(raw: dict[str, Any], loc: str = "body") -> Response
     """
     for check in _CHECKS:
         check(raw)
+    if "input" not in raw:
+        raise validation_error(f"{loc}.input", "Field required")
     fields = dict(raw)
     for name, read in (("input", read_input), ("tool_choice", read_choice), ("tools", read_tools)):
         if name in raw:
@@ -210,7 +212,7 @@ def as_chat(request: ResponsesRequest, messages: list[dict[str, Any]] | None = N
         stream=request.stream,
         truncate_prompt_tokens=-1 if request.truncation == "auto" else None,
         response_format=_response_format(request.text),
-        structured_outputs=request.structured_outputs,
+        structured_outputs=None if request.text and request.text.format else request.structured_outputs,
         vllm_xargs=request.vllm_xargs,
         kv_transfer_params=request.kv_transfer_params,
         ec_transfer_params=request.ec_transfer_params,

@@ -130,6 +130,10 @@ def test_no_messages(renderer: Renderer) -> None:
     assert text(renderer) == "<|end|><|start|>assistant"
 
 
+def test_parts_of_the_first_instructions_may_be_anything(renderer: Renderer) -> None:
+    assert text(renderer, {"role": "system", "content": [{}]}, USER) == text(renderer, USER)
+
+
 @pytest.mark.parametrize(
     ("request_", "message", "param"),
     [
@@ -141,6 +145,8 @@ def test_no_messages(renderer: Renderer) -> None:
         ({"reasoning_effort": "max"}, "Supported values are: high, medium, low.", "reasoning_effort"),
         ({"messages": [{"role": "critic", "content": "x"}]}, "the role 'critic' is none of user", None),
         ({"messages": [{"role": "user", "name": "n", "content": ["x", TEXT]}]}, "should be objects", None),
+        ({"messages": [USER, {"role": "system", "content": [{}]}]}, "cannot have", None),
+        ({"messages": [USER, {"role": "developer", "content": [5]}]}, "cannot have", None),
         ({"messages": [{"role": "assistant", "reasoning": 5}]}, "should be a string", None),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "cannot be written in Harmony", None),
         ({"messages": [{"role": "user", "content": "x " * 5000}]}, "Input length (5068) exceeds", None),

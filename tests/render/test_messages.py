@@ -110,6 +110,30 @@ def test_results_come_before_what_the_user_says() -> None:
     assert text(PLAIN, messages=[USER, {"role": "user", "content": content}]) == "[user]Hi[tool]Sun[user]So?"
 
 
+def test_a_result_refers_to_tools_that_have_a_name() -> None:
+    def prompt(*references: Json) -> str:
+        parts = [{"type": "tool_reference", **one} for one in references]
+        result = {"type": "tool_result", "tool_use_id": "t", "content": parts}
+        return text(PLAIN, messages=[{"role": "user", "content": [result]}])
+
+    assert prompt({}, {"tool_name": ""}, {"tool_name": None}) == "[tool]"
+    assert prompt({"name": "n"}) == prompt({"tool_name": "n", "name": "m"}) == "[tool][tool]n"
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"type": "text", "text": 5}, "sequence item 0: expected str instance, int found"),
+        ({"type": "image", "source": 5}, "The source of an image should be an object."),
+    ],
+)
+def test_a_result_that_holds_no_text_is_refused(part: Json, message: str) -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [part]}
+    with pytest.raises(ApiError) as raised:
+        rendered(PLAIN, messages=[{"role": "user", "content": [result]}])
+    assert (raised.value.type, raised.value.message) == ("BadRequestError", message)
+
+
 def test_refusals_name_the_place() -> None:
     for fields, place in (
         ({"max_tokens": 0}, "body.max_tokens"),

@@ -13,6 +13,7 @@ from renderd.wire.errors import ApiError
 from renderd.wire.responses import as_chat, decode_responses_request
 
 USER = {"role": "user", "content": "hi"}
+OUTPUT = {"type": "output_text", "text": "Sun."}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 
 
@@ -31,7 +32,9 @@ CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
         {"type": "reasoning", "summary": [], "id": []},
         {"type": "reasoning", "summary": [], "encrypted_content": 3},
         {"type": "function_call", "call_id": 1, "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": 1},
         {"type": "function_call_output", "output": ["x"]},
+        {"type": "function_call_output", "output": "x", "call_id": []},
         {"type": "custom_tool_call_output", "call_id": "c", "output": 1},
     ],
 )
@@ -51,6 +54,45 @@ def test_reasoning_of_other_parts_is_not_supported(parts: dict[str, Any]) -> Non
     with pytest.raises(ApiError) as refused:
         conversation(request)
     assert (refused.value.type, refused.value.param) == ("BadRequestError", "input")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "hi",
+        {"a": 1},
+        ["hi"],
+        [{}],
+        [3],
+        [OUTPUT, {"type": "input_text", "text": "x"}],
+        [{"type": "input_text"}],
+    ],
+)
+def test_answers_of_other_parts_are_refused_when_rendered(content: Any) -> None:
+    answer = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+    request = decode_responses_request({"input": [USER, answer]})
+    with pytest.raises(ApiError) as refused:
+        conversation(request)
+    assert (refused.value.type, refused.value.param) == ("BadRequestError", None)
+
+
+@pytest.mark.parametrize(
+    ("beside", "whole"),
+    [
+        ({"annotations": []}, True),
+        ({"annotations": [{"type": "file_path", "file_id": "f", "index": 1}]}, True),
+        ({"annotations": [{"type": "file_path"}]}, False),
+        ({"annotations": [{"type": "zz"}]}, False),
+        ({"annotations": [[]]}, False),
+        ({"logprobs": [[]]}, False),
+    ],
+)
+def test_an_answer_is_its_first_text_unless_something_beside_it_is_not_whole(
+    beside: dict[str, Any], whole: bool
+) -> None:
+    answer = {"type": "message", "role": "assistant", "content": [{**OUTPUT, **beside}, OUTPUT]}
+    [found] = conversation(decode_responses_request({"input": [answer]}))
+    assert found["content"] == ("Sun." if whole else "Sun.\nSun.")
 
 
 def test_an_item_with_an_id_and_no_type_may_be_a_message_of_any_role() -> None:
