@@ -53,26 +53,27 @@ def _calls(words: tuple[str, ...], blank: str = "") -> ToolGrammar:
     )
 
 
+# The signs have the bar's word apart from what follows: templates put the tags together from a variable.
 V32_TOOLS = replace(
     _calls(("function_calls",)),
     names=("deepseek_v32",),
     structural_tag=DEEPSEEK_V32_TAG,
     models="DeepSeek V3.2",
-    signs=(Signs(template=("｜DSML｜function_calls",)),),
+    signs=(Signs(template=("｜DSML｜", "function_calls>")),),
 )
 V4_TOOLS = replace(
     _calls(("tool_calls", "toolcalls", "tool")),
     names=("deepseek_v4",),
     structural_tag=DEEPSEEK_V4_TAG,
     models="DeepSeek V4",
-    signs=(Signs(template=("｜DSML｜tool_calls",)),),
+    signs=(Signs(template=("｜DSML｜", "tool_calls>")),),
 )
 V41_TOOLS = replace(
     _calls(("calls",), blank=" "),
     names=("deepseek_v41",),
     structural_tag=DEEPSEEK_V41_TAG,
     models="DeepSeek V4.1",
-    signs=(Signs(template=("｜DSML｜ calls",)),),
+    signs=(Signs(template=("｜DSML｜", " calls>")),),
 )
 
 
@@ -95,12 +96,12 @@ V4 = ReasoningGrammar(
     required_tokens=("<think>", "</think>"),
     models="DeepSeek V4",
     format="<think>...</think>",
-    signs=(Signs(template=("<｜Assistant｜>", "</think>", "｜DSML｜tool_calls")),),
+    signs=(Signs(template=("<｜Assistant｜>", "</think>", "｜DSML｜", "tool_calls>")),),
 )
 V41 = replace(
     V4,
     names=("deepseek_v41",),
     ends=("<｜DSML｜ calls>",),
     models="DeepSeek V4.1",
-    signs=(Signs(template=("<｜Assistant｜>", "</think>", "｜DSML｜ calls")),),
+    signs=(Signs(template=("<｜Assistant｜>", "</think>", "｜DSML｜", " calls>")),),
 )
