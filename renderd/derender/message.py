@@ -59,11 +59,12 @@ def delta_of(events: Iterable[Event], context: Context, ids: CallIds) -> Delta:
                 continue
             if isinstance(event, CallStart):
                 call_id = ids.of(event.index, event.name, event.id)
-                news = FunctionDelta(event.name, None)
-                calls[event.index] = ToolCallDelta(call_id, "function", event.index, news)
+                calls[event.index] = ToolCallDelta(
+                    id=call_id, type="function", index=event.index, function=FunctionDelta(event.name)
+                )
             else:
                 entry = calls.setdefault(
-                    event.index, ToolCallDelta(None, None, event.index, FunctionDelta(None, None))
+                    event.index, ToolCallDelta(index=event.index, function=FunctionDelta())
                 )
                 entry.function.arguments = (entry.function.arguments or "") + event.text
     return Delta(

@@ -1,4 +1,5 @@
-"""Answers of the derender routes (contract E.6). Every key is always written, in the order of the fields."""
+"""Answers of the derender routes (contract E.6). Every key is always written, in the order of the fields, but
+for those of the news of a call."""
 
 from __future__ import annotations
 
@@ -134,18 +135,22 @@ class Completion(msgspec.Struct, kw_only=True):
     metrics: dict[str, Any] | None
 
 
-class FunctionDelta(msgspec.Struct):
+class FunctionDelta(msgspec.Struct, omit_defaults=True):
     """News of a call: its name at its start, then pieces of its arguments."""
 
-    name: str | None
-    arguments: str | None
+    name: str | None = None
+    arguments: str | None = None
 
 
-class ToolCallDelta(msgspec.Struct):
-    """News of the call with this index. `id` and `type` come at its start only."""
+class ToolCallDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """News of the call with this index. `id` and `type` come at its start only.
 
-    id: str | None
-    type: Literal["function"] | None
+    What is not said is absent, not null: clients put a call together key by key, and OpenAI's own takes a
+    null for a value.
+    """
+
+    id: str | None = None
+    type: Literal["function"] | None = None
     index: int
     function: FunctionDelta
 

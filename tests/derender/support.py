@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+import httpx2
+import openai
+from openai.types.chat import ParsedChatCompletionMessage
+
 from golden.models import model_path
 from parsers import build
 from renderd.conformance.assemble import Assembly, outline
@@ -144,6 +148,25 @@ def put_together(sent: Iterable[Json]) -> Json:
     assert assembly.faults == []
     assert len(assembly.created) == 1
     return answer
+
+
+def received(sent: Iterable[Json]) -> ParsedChatCompletionMessage[None]:
+    """The message that OpenAI's client makes of a stream that is over."""
+    text = "".join(f"data: {json.dumps(part)}\n\n" for part in sent) + "data: [DONE]\n\n"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=text)
+
+    transport = httpx2.MockTransport(answer)
+    with (
+        openai.OpenAI(
+            api_key="none", base_url="http://renderd", http_client=httpx2.Client(transport=transport)
+        ) as client,
+        client.chat.completions.stream(model="qwen3", messages=[{"role": "user", "content": "hi"}]) as stream,
+    ):
+        for _ in stream:
+            pass
+        return stream.get_final_completion().choices[0].message
 
 
 def shape(batch: Json) -> Json:

@@ -13,13 +13,16 @@ from tests.derender.support import (
     TOOL_CHAT,
     Json,
     Streamer,
+    chat,
     chunk,
     chunks,
     derenderer,
     encode,
     model,
     put_together,
+    received,
     refusal,
+    response,
 )
 
 EOS = 151645
@@ -145,13 +148,33 @@ def test_completion_chunk() -> None:
 def test_call_deltas() -> None:
     sent = parsing().send_all(chunks([*encode(CLOSED + CALLS), EOS], [1] * 99))
     calls = [call for part in sent for call in part["choices"][0]["delta"].get("tool_calls", ())]
-    starts = [call for call in calls if call["id"] is not None]
-    assert [list(call) for call in calls] == [["id", "type", "index", "function"]] * len(calls)
+    starts, rest = ([call for call in calls if ("id" in call) is begun] for begun in (True, False))
+    assert [list(call) for call in starts] == [["id", "type", "index", "function"]] * 2
     assert [call["function"]["name"] for call in starts] == ["get_weather", "ping"]
     assert [call["type"] for call in starts] == ["function", "function"]
-    rest = [call for call in calls if call["id"] is None]
-    assert all(call["type"] is None and call["function"]["name"] is None for call in rest)
+    assert all(
+        list(call) == ["index", "function"] and list(call["function"]) == ["arguments"] for call in rest
+    )
     assert sent[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("size", [1, 3, 999])
+def test_the_client_of_openai_reads_a_stream_with_calls(size: int) -> None:
+    """Its helper puts the news of a call together key by key."""
+    ids = [*encode(CLOSED + "Look. " + CALLS), EOS]
+    sent = parsing().send_all(chunks(ids, [size] * 999))
+    said = chat(
+        derenderer(reasoning="qwen3", tools="hermes"),
+        chat_request=TOOL_CHAT,
+        prompt_token_ids=PROMPT,
+        generate_response=response(ids, finish_reason="stop"),
+    )["choices"][0]["message"]
+    message = received(sent)
+    assert message.content == said["content"]
+    calls = [call.model_dump(include={"id", "type", "function"}) for call in message.tool_calls or ()]
+    for call in calls:
+        call["function"] = {key: call["function"][key] for key in ("name", "arguments")}
+    assert calls == said["tool_calls"]
 
 
 def test_news_of_one_call_in_one_chunk_are_one_entry() -> None:
