@@ -64,8 +64,16 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{path.name} of the model cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} of the model does not hold a JSON object.")
     return value
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises ValueError if it cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path.name} of the model cannot be read: {error}") from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from renderd.model.files import read_json
 
+_SWITCH = "skip_special_tokens"
 _KEYS = (
     "repetition_penalty",
     "presence_penalty",
@@ -17,7 +19,7 @@ _KEYS = (
     "top_p",
     "min_p",
     "max_new_tokens",
-    "skip_special_tokens",
+    _SWITCH,
 )
 
 
@@ -25,7 +27,8 @@ def generation_defaults(source: str, override: Mapping[str, Any], model_dir: Pat
     """Sampling defaults by request field name (`max_new_tokens` is `max_tokens`).
 
     `source`: "auto" reads the model's generation_config.json, "vllm" reads none, anything else is a
-    directory to read it from. Raises ValueError if that directory has none.
+    directory to read it from. Raises ValueError if that directory has none, and for a value that is no
+    number: it would fail every request.
     """
     config: dict[str, Any] = {}
     if source == "auto":
@@ -37,9 +40,22 @@ def generation_defaults(source: str, override: Mapping[str, Any], model_dir: Pat
         config = read_json(path)
     merged = {**config, **override}
     defaults = {key: merged[key] for key in _KEYS if merged.get(key) is not None}
+    for key, value in defaults.items():
+        if not _fits(key, value):
+            where = (
+                "--override-generation-config" if key in override else "generation_config.json of the model"
+            )
+            kind = "true or false" if key == _SWITCH else "a number"
+            raise ValueError(f"{key} in {where} must be {kind}, not {value!r}.")
     if "max_new_tokens" in defaults:
         defaults["max_tokens"] = defaults.pop("max_new_tokens")
     return defaults
+
+
+def _fits(key: str, value: Any) -> bool:
+    if key == _SWITCH or isinstance(value, bool):
+        return key == _SWITCH and isinstance(value, bool)
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def output_cap(source: str, override: Mapping[str, Any], defaults: Mapping[str, Any]) -> int | None:

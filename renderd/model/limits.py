@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -70,13 +71,28 @@ def _parse(wanted: str | int) -> int:
 
 def _derive(config: Mapping[str, Any]) -> int:
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(rope, dict):
+        raise ValueError(f"The rope scaling in config.json of the model is no object: {rope!r}")
     kind = rope.get("rope_type", rope.get("type", "default"))
+    if not isinstance(kind, str):
+        raise ValueError(f"The rope scaling in config.json of the model has a type that is no name: {kind!r}")
     if kind == "longrope" and config.get("original_max_position_embeddings"):
-        return int(config["original_max_position_embeddings"])
+        return int(_number("original_max_position_embeddings", config["original_max_position_embeddings"]))
     found = [config[key] for key in _KEYS if isinstance(config.get(key), int) and config[key] > 0]
     if not found:
         return _FALLBACK
     size = min(found)
     if kind not in _UNSCALED and "gemma3" not in str(config.get("model_type", "")):
-        size = int(size * float(rope.get("factor", 1.0)))
+        size = int(size * _number("factor", rope.get("factor", 1.0)))
     return int(config["model_max_length"]) if isinstance(config.get("model_max_length"), int) else size
+
+
+def _number(name: str, value: Any) -> float:
+    """A finite number of config.json, which may be written as text. Raises ValueError for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{name} in config.json of the model is no number that can be used: {value!r}")
+    return number

@@ -74,6 +74,16 @@ class Model:
 
 def load_model(config: ModelConfig) -> Model:
     """Load a model's files. Raises ValueError with one clear sentence for whatever is missing or wrong."""
+    try:
+        return _load(config)
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # what nobody thought of that can stand in a file is still the file's fault
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"The files of the model '{config.model}' cannot be used: {reason}") from error
+
+
+def _load(config: ModelConfig) -> Model:
     check_effort_map(config.reasoning_effort_map)
     model_dir = fetch(config.model, config.revision, config.hf_token, config.download_dir)
     tokenizer_dir = model_dir
@@ -104,7 +114,18 @@ def load_model(config: ModelConfig) -> Model:
 
 
 def _load_tokenizer(directory: Path, config: ModelConfig, architectures: Sequence[str]) -> Tokenizer:
-    """The tokenizer in a directory. Raises ValueError if there is none that can be read."""
+    """The tokenizer in a directory. Raises ValueError if there is none that can be read, or that knows no
+    text: transformers makes one of nothing where vocabulary files are missing."""
+    tokenizer = _read_tokenizer(directory, config, architectures)
+    if tokenizer.special_ids.issuperset(tokenizer.encode_whole("Hello world")):
+        raise ValueError(
+            f"The tokenizer of '{directory}' has no vocabulary: there is no tokenizer.json with one, nor "
+            "another file that a vocabulary can be read from."
+        )
+    return tokenizer
+
+
+def _read_tokenizer(directory: Path, config: ModelConfig, architectures: Sequence[str]) -> Tokenizer:
     mode = choose_mode(config.tokenizer_mode, architectures, config.chat_template, directory)
     if mode == "mistral":
         path = mistral_file(directory)
@@ -114,6 +135,9 @@ def _load_tokenizer(directory: Path, config: ModelConfig, architectures: Sequenc
                 "neither."
             )
         return load_mistral_tokenizer(path)
-    if (directory / "tokenizer.json").is_file():
+    path = directory / "tokenizer.json"
+    if path.is_file():
         return load_tokenizer(directory)
+    if path.exists() or path.is_symlink():
+        raise ValueError(f"tokenizer.json of '{directory}' is not a file, or a link to none.")
     return load_with_transformers(directory, config.trust_remote_code)

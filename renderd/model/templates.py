@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from renderd.model.files import read_json
+from renderd.model.files import read_json, read_text
 from renderd.wire.errors import bad_request
 
 _NO_TEMPLATE = (
@@ -89,16 +89,22 @@ class ChatTemplates:
 
 def load_named_templates(model_dir: Path, config: Mapping[str, Any]) -> dict[str, str]:
     """The templates that come with a tokenizer: chat_template.jinja and additional_chat_templates/, else
-    those in tokenizer_config.json."""
+    those in tokenizer_config.json. Raises ValueError for a file that cannot be read or holds no templates."""
     path = model_dir / "chat_template.jinja"
     if path.is_file():
         extra = sorted((model_dir / "additional_chat_templates").glob("*.jinja"))
-        return {"default": path.read_text("utf-8"), **{p.stem: p.read_text("utf-8") for p in extra}}
+        return {"default": read_text(path), **{p.stem: read_text(p) for p in extra}}
     template = config.get("chat_template") or read_json(model_dir / "chat_template.json").get("chat_template")
     if isinstance(template, str):
         return {"default": template}
     if isinstance(template, list):
-        return {entry["name"]: entry["template"] for entry in template}
+        try:
+            return {str(entry["name"]): str(entry["template"]) for entry in template}
+        except (TypeError, KeyError):
+            raise ValueError(
+                "chat_template in tokenizer_config.json of the model is a list whose entries are not all "
+                "objects with a name and a template."
+            ) from None
     return dict(template) if isinstance(template, dict) else {}
 
 

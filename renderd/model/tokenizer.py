@@ -199,11 +199,13 @@ def _joins_without_regard(hf: tokenizers.Tokenizer) -> bool:
 def load_tokenizer(model_dir: Path) -> FastTokenizer:
     """The tokenizer.json of a directory. Raises ValueError if it cannot be read."""
     path = model_dir / "tokenizer.json"
+    config = tokenizer_config(model_dir)
     try:
-        hf = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
+        return FastTokenizer(tokenizers.Tokenizer.from_file(str(path)), config, path)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises bare Exception, and panics that are not even that
         raise ValueError(f"tokenizer.json of '{model_dir}' cannot be read: {error}") from error
-    return FastTokenizer(hf, tokenizer_config(model_dir), path)
 
 
 def tokenizer_config(model_dir: Path) -> dict[str, Any]:

@@ -66,6 +66,27 @@ def test_configurations_that_cannot_work(files: Path, config: dict[str, Any], se
     assert sentence in str(caught.value)
 
 
+def rope(scaling: dict[str, Any]) -> str:
+    """A config.json."""
+    config = {"max_position_embeddings": 100, "original_max_position_embeddings": "x"}
+    return json.dumps({**config, "rope_scaling": scaling})
+
+
+NO_WORDS = json.dumps({"model": {"type": "BPE", "vocab": {}, "merges": []}})
+NO_UNKNOWN = json.dumps(
+    {
+        "model": {"type": "WordLevel", "vocab": {}, "unk_token": "u"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "x", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [],
+            "special_tokens": {"x": {"id": "x", "ids": [99], "tokens": ["x"]}},
+        },
+    }
+)
+"""A tokenizer that can be read, and fails with the first text."""
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
@@ -74,15 +95,53 @@ def test_configurations_that_cannot_work(files: Path, config: dict[str, Any], se
         ("config.json", "[]", "does not hold a JSON object"),
         ("tokenizer.json", None, "has no tokenizer.json"),
         ("tokenizer.json", "{}", "cannot be read"),
+        ("tokenizer.json", NO_WORDS, "has no vocabulary"),
+        ("tokenizer.json", NO_UNKNOWN, "tokenizer.json of '"),
+        (
+            "tokenizer_config.json",
+            '{"a":' + "[" * 100000 + "]" * 100000 + "}",
+            "tokenizer_config.json of the",
+        ),
+        ("config.json", '{"rope_scaling": [1]}', "The rope scaling in config.json"),
+        ("config.json", '{"rope_scaling": "yarn"}', "The rope scaling in config.json"),
+        ("config.json", rope({"rope_type": ["x"]}), "The rope scaling in config.json"),
+        ("config.json", rope({"rope_type": "linear", "factor": None}), "factor in config.json"),
+        ("config.json", rope({"rope_type": "linear", "factor": "x"}), "factor in config.json"),
+        ("config.json", rope({"rope_type": "linear", "factor": 1e999}), "factor in config.json"),
+        ("config.json", rope({"rope_type": "longrope"}), "original_max_position_embeddings in config.json"),
+        ("config.json", '{"architectures": 3}', "The files of the model '"),
+        ("generation_config.json", '{"temperature": "hot"}', "temperature in generation_config.json"),
+        ("generation_config.json", '{"top_k": 1e400}', "top_k in generation_config.json"),
+        ("generation_config.json", '{"skip_special_tokens": 1}', "must be true or false"),
+        ("chat_template.jinja", b"\xff", "chat_template.jinja of the model cannot be read"),
     ],
 )
-def test_files_that_cannot_work(files: Path, name: str, content: str | None, sentence: str) -> None:
-    (files / name).unlink()
+def test_files_that_cannot_work(files: Path, name: str, content: str | bytes | None, sentence: str) -> None:
+    (files / name).unlink(missing_ok=True)
     if content is not None:
-        (files / name).write_text(content)
+        (files / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
         load(files)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["directory", "dangling link"])
+def test_a_tokenizer_that_is_no_file(files: Path, kind: str) -> None:
+    path = files / "tokenizer.json"
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(files / "nothing")
+    with pytest.raises(ValueError, match="is not a file, or a link to none"):
+        load(files)
+
+
+@pytest.mark.parametrize("content", [[{"name": 1}], [3]])
+def test_templates_that_are_none(files: Path, content: Any) -> None:
+    set_template(files, content)
+    with pytest.raises(ValueError, match=r"^chat_template in tokenizer_config.json[^\n]+$"):
+        load(files)
 
 
 def test_hub_models_without_a_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def test_nothing_that_can_be_read(tmp_path: Path) -> None:
         load_model(ModelConfig(str(tmp_path)))
 
 
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama"])
+def test_a_tokenizer_made_of_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    """transformers makes one by the kind of model alone."""
+    foreign.write_config(tmp_path, model_type=name)
+    foreign.write_json(tmp_path / "tokenizer_config.json", {"eos_token": "</s>", "unk_token": "<unk>"})
+    with pytest.raises(ValueError, match=r"has no vocabulary|transformers cannot read"):
+        load_model(ModelConfig(str(tmp_path)))
+
+
 def test_code_of_a_model_runs_only_if_it_is_trusted(tmp_path: Path) -> None:
     foreign.slow(tmp_path)
     (tmp_path / "tokenization_own.py").write_text(
