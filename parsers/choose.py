@@ -37,7 +37,7 @@ def choose(model: ModelFacts, reasoning: str | None = AUTO, tools: str | None = 
         strong = max((0, 1), key=lambda kind: (settled[kind], _weight(found[kind][0].signs)))
         weak, framing = 1 - strong, found[strong][0].framing
         found[weak] = [other for other in found[weak] if other.framing == framing]
-    return _pick(found[0], model), _pick(found[1], model)
+    return _pick(found[0], reasoning_grammars(), model), _pick(found[1], tool_grammars(), model)
 
 
 def _candidates(
@@ -61,13 +61,22 @@ def _candidates(
 
 
 def _shows(model: ModelFacts, signs: Signs) -> bool:
+    return not _missing(model, signs)
+
+
+def _missing(model: ModelFacts, signs: Signs) -> list[str]:
+    """What of the signs a model does not show, in half sentences."""
     template = model.chat_template or ""
-    return (
-        all(text in template for text in signs.template)
-        and not any(text in template for text in signs.lacks)
-        and all(map(model.is_token, signs.tokens))
-        and signs.model_type in (None, model.model_type)
-    )
+    return [
+        *(f"the chat template lacks {text!r}" for text in signs.template if text not in template),
+        *(f"the chat template has {text!r}" for text in signs.lacks if text in template),
+        *(f"the vocabulary lacks {text!r}" for text in signs.tokens if not model.is_token(text)),
+        *(
+            [f"the model's type is not {signs.model_type}"]
+            if signs.model_type not in (None, model.model_type)
+            else []
+        ),
+    ]
 
 
 def _weight(signs: Signs) -> tuple[int, int]:
@@ -76,12 +85,26 @@ def _weight(signs: Signs) -> tuple[int, int]:
     return len(texts), sum(map(len, texts))
 
 
-def _pick(found: Sequence[_Found], model: ModelFacts) -> Pick:
+def _pick(
+    found: Sequence[_Found], grammars: Iterable[ReasoningGrammar | ToolGrammar | ForModel], model: ModelFacts
+) -> Pick:
     if found:
         return Pick(found[0].name, _reason(found[0].signs))
     if model.chat_template is None:
         return Pick(None, "the model has no chat template to go by")
-    return Pick(None, "neither its chat template nor its vocabulary has the markers of a known family")
+    reason = "chat template, vocabulary and model type have not all signs of any known family"
+    near = [
+        (len(missing), -shown, grammar.names[0], missing)
+        for grammar in grammars
+        for signs in grammar.signs
+        for missing in [_missing(model, signs)]
+        for shown in [_weight(signs)[0] - len(missing)]
+        if missing and shown >= len(missing)
+    ]
+    if near:
+        *_, name, missing = min(near)
+        reason += f"; the nearest is {name}, but {' and '.join(missing)}"
+    return Pick(None, reason)
 
 
 def _reason(signs: Signs) -> str:

@@ -250,6 +250,12 @@ def test_templates_of_real_models(name: str, picks: tuple[str | None, str | None
     assert tuple(pick.name for pick in choose(facts)) == picks
 
 
+def test_the_reason_for_none_says_what_is_missing() -> None:
+    facts = ModelFacts(is_token=THINK.__contains__, chat_template="<｜User｜>{{ user }}<｜Assistant｜>")
+    reason = choose(facts)[0].reason
+    assert reason.endswith("; the nearest is deepseek_r1, but the chat template lacks '</think>'")
+
+
 REAL: dict[str, tuple[str | None, str | None]] = {
     "Apertus-8B-Instruct": (None, "apertus"),
     "Cohere2MoE": ("cohere_command4", "cohere_command4"),

@@ -155,7 +155,7 @@ def test_a_family_that_the_vocabulary_does_not_fit_is_not_chosen() -> None:
 def test_nothing_fits() -> None:
     nothing = choose(model("Hello"))
     assert {pick.name for pick in nothing} == {None}
-    assert nothing[0].reason.startswith("neither its chat template nor its vocabulary has")
+    assert nothing[0].reason.startswith("chat template, vocabulary and model type have not")
     assert choose(ModelFacts(is_token=lambda text: False))[0].reason == (
         "the model has no chat template to go by"
     )

@@ -70,7 +70,7 @@ def test_auto_says_why_it_takes_none(
     monkeypatch.setattr(registry, "_REASONING", [])
     parsing = load_parsers(config(reasoning_parser="auto"), model)
     assert parsing.family is None
-    assert "--reasoning-parser auto is none: neither its chat template nor" in caplog.text
+    assert "--reasoning-parser auto is none: chat template, vocabulary and model type" in caplog.text
 
 
 def test_the_parsers_of_a_gpt_oss_model_are_its_own() -> None:
