@@ -13,7 +13,7 @@ _TEXTS = {
 }
 """Kinds of deltas, and where the `done` event of each has the whole text."""
 
-_LAST = ("response.completed", "response.incomplete")
+_LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
 class ResponseAssembly:

@@ -79,6 +79,10 @@ def text_of(events: Sequence[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, Content))
 
 
+FAILURES = {"error": "Internal server error", "abort": "The answer was aborted."}
+"""Finish reasons of an engine that did not come to an end of the answer, and what is said of them."""
+
+
 def finish_reason_of(reason: str, context: Context, called: bool) -> str:
     """The finish reason to report. `called`: the answer holds a tool call that the client sees."""
     if reason == "stop" and called and context.tool_choice != "named":

@@ -12,12 +12,15 @@ from renderd.derender.batch import BatchDerenderer
 from renderd.derender.blocks import BlockWriter, Progress, blocks_of, stop_reason_of
 from renderd.derender.context import Context
 from renderd.derender.ids import CallIds
+from renderd.derender.message import FAILURES
 from renderd.derender.opening import Stream
 from renderd.derender.requests import read_object
 from renderd.derender.route import MessageRoute
 from renderd.derender.stream import StreamDerenderer, guarded
 from renderd.wire.anthropic_answers import (
     EndDelta,
+    ErrorEvent,
+    Failure,
     MessageAnswer,
     MessageDelta,
     MessageEvent,
@@ -28,7 +31,7 @@ from renderd.wire.anthropic_answers import (
 )
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest
-from renderd.wire.errors import bad_request
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateChunk, GenerateChunkChoice
 
 Reader = Callable[[dict[str, Any], str], ChatCompletionRequest]
@@ -59,6 +62,8 @@ class MessagesDerenderer:
         if len(response.choices) != 1:
             raise bad_request(f"a message is one choice (got {len(response.choices)}).")
         choice = response.choices[0]
+        if (failure := FAILURES.get(choice.finish_reason or "")) is not None:
+            raise ApiError(500, "InternalServerError", failure)
         decoded = self._batch.decode(choice, context, seed)
         prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
         progress = Progress(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
@@ -102,11 +107,15 @@ class MessagesDerenderer:
         news = self._stream.advance(stream, choice)
         writer = BlockWriter(progress, stream.context, _call_ids(stream.context, request_id), request_id)
         writer.feed(news.events)
+        failure = FAILURES.get(news.finish_reason or "")
         if news.finish_reason is not None:
-            writer.end()
+            if failure is None:
+                writer.end()
             stream.memory.ended = True
         self._stream.save(stream, choice)
         events = writer.take()
+        if failure is not None:
+            return [*events, ErrorEvent(Failure(failure))]
         if news.finish_reason is not None:
             usage = MessageUsage(progress.input_tokens, stream.memory.tokens)
             events += [

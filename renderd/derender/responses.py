@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from renderd.derender.batch import BatchDerenderer, Decoded
 from renderd.derender.context import Context
 from renderd.derender.echo import Told, echo_of, tell, told_by
 from renderd.derender.ids import CallIds
 from renderd.derender.items import Answer, ItemWriter
+from renderd.derender.message import FAILURES
 from renderd.derender.opening import Stream
 from renderd.derender.requests import read_object
 from renderd.derender.route import MessageRoute
@@ -30,9 +31,10 @@ from renderd.wire.response_answers import (
     OutputLogprob,
     OutputTokensDetails,
     Response,
+    ResponseError,
     ResponsesStreamAnswer,
+    ResponseStatus,
     ResponseUsage,
-    Status,
 )
 from renderd.wire.responses import ResponsesRequest, as_chat, decode_responses_request
 
@@ -65,15 +67,16 @@ class ResponsesDerenderer:
         told = told_by(context)
         writer = self._writer(answer, context, told, response.request_id)
         decoded, read = self._read_choice(choice, context, seed, writer)
-        cut = decoded.finish_reason == "length"
-        writer.end(cut)
+        status = _status(decoded.finish_reason)
+        writer.end(cut=status != "completed")
         return _response(
             echo_of(told, model),
             response.request_id,
             self._setup.now(),
-            "incomplete" if cut else "completed",
+            status,
             writer.output(),
             self._usage(answer, read, decoded.reasoning_tokens),
+            cut_off=decoded.finish_reason == "length",
         )
 
     def stream(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
@@ -115,12 +118,16 @@ class ResponsesDerenderer:
         if news.finish_reason is None:
             return
         memory.ended = True
-        cut = news.finish_reason == "length"
-        writer.end(cut)
-        status: Status = "incomplete" if cut else "completed"
-        usage = self._usage(writer.answer, memory.tokens, memory.reasoning_tokens)
+        status = _status(news.finish_reason)
+        writer.end(cut=status != "completed")
         ended = _response(
-            echo_of(told, stream.model), request_id, memory.created, status, writer.output(), usage
+            echo_of(told, stream.model),
+            request_id,
+            memory.created,
+            status,
+            writer.output(),
+            self._usage(writer.answer, memory.tokens, memory.reasoning_tokens),
+            cut_off=news.finish_reason == "length",
         )
         writer.send(f"response.{status}", response=ended)
 
@@ -213,18 +220,27 @@ def _entry(token: ChatTokenLogprob) -> OutputLogprob:
     return OutputLogprob(token.token, token.bytes or [], token.logprob, tops)
 
 
+def _status(finish_reason: str | None) -> ResponseStatus:
+    """How an answer ended: failed with the engine, incomplete where it was cut or aborted."""
+    if finish_reason == "error":
+        return "failed"
+    return "incomplete" if finish_reason in ("length", "abort") else "completed"
+
+
 def _response(
     echo: msgspec.Struct,
     name: str,
     created: int,
-    status: Status,
+    status: ResponseStatus,
     output: list[OutputItem],
     usage: ResponseUsage | None,
+    cut_off: bool = False,
 ) -> Response:
     return Response(
         id=name,
         created_at=created,
-        incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
+        error=ResponseError("server_error", FAILURES["error"]) if status == "failed" else UNSET,
+        incomplete_details=IncompleteDetails("max_output_tokens") if cut_off else None,
         output=output,
         status=status,
         usage=usage,

@@ -131,8 +131,26 @@ class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
     """The last event."""
 
 
+class Failure(msgspec.Struct, tag_field="type", tag="api_error"):
+    """What went wrong."""
+
+    message: str
+
+
+class ErrorEvent(msgspec.Struct, tag_field="type", tag="error"):
+    """The last event of a message that failed: there is no stop reason for it."""
+
+    error: Failure
+
+
 MessageEvent = (
-    MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta | MessageStop
+    MessageStart
+    | ContentBlockStart
+    | ContentBlockDelta
+    | ContentBlockStop
+    | MessageDelta
+    | MessageStop
+    | ErrorEvent
 )
 
 

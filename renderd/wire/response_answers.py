@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from renderd.wire.state import DerenderStreamState
 
 Status = Literal["in_progress", "completed", "incomplete"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ReasoningText(msgspec.Struct, kw_only=True):
@@ -133,6 +135,13 @@ class IncompleteDetails(msgspec.Struct):
     reason: Literal["max_output_tokens"]
 
 
+class ResponseError(msgspec.Struct):
+    """Why an answer failed."""
+
+    code: Literal["server_error"]
+    message: str
+
+
 class Echo(msgspec.Struct, kw_only=True):
     """What a Response repeats of its request, with defaults filled in."""
 
@@ -162,10 +171,12 @@ class Echo(msgspec.Struct, kw_only=True):
 
 
 class Response(msgspec.Struct, kw_only=True):
-    """An answer, finished or not. `created_at` is a Unix time in seconds."""
+    """An answer, finished or not. `created_at` is a Unix time in seconds; `error` is written only of one
+    that failed."""
 
     id: str
     created_at: int
+    error: ResponseError | UnsetType = UNSET
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     metadata: dict[str, str] | None
@@ -188,7 +199,7 @@ class Response(msgspec.Struct, kw_only=True):
     reasoning: dict[str, Any] | None
     safety_identifier: str | None
     service_tier: str
-    status: Status
+    status: ResponseStatus
     text: dict[str, Any] | None
     top_logprobs: int | None
     truncation: str

@@ -76,7 +76,7 @@ def received(events: Iterable[Json]) -> Response:
     ):
         told = list(stream)
     last = told[-1]
-    assert last.type in ("response.completed", "response.incomplete")
+    assert last.type in ("response.completed", "response.incomplete", "response.failed")
     return last.response
 
 

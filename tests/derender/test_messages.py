@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from anthropic import APIStatusError
 from anthropic.types import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,6 +90,18 @@ def test_stop_sequences() -> None:
     assert got.content[-1].to_dict()["text"] == "\n\nOne "
     streamed = received(events)
     assert streamed.to_dict() | {"usage": None} == got.to_dict() | {"usage": None}
+
+
+@pytest.mark.parametrize("finish", ["error", "abort"])
+def test_what_the_engine_did_not_end_is_an_error(finish: str) -> None:
+    qwen, ids = server(reasoning="qwen3", tools="hermes"), encode(THOUGHT + "Hi")
+    error = refusal(qwen, "messages", generate_response=response(ids, finish_reason=finish), **body())
+    assert (error.status, error.type) == (500, "InternalServerError")
+    events = Events(qwen, **body()).send_all(chunks(ids, [1] * len(ids), finish))
+    assert events[-1] == {"type": "error", "error": {"type": "api_error", "message": error.message}}
+    assert "".join(event["delta"].get("text", "") for event in events if "delta" in event) == "\n\nHi"
+    with pytest.raises(APIStatusError, match=error.message):
+        received(events)
 
 
 def test_length() -> None:

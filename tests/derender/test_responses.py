@@ -97,6 +97,14 @@ def test_what_was_cut_is_incomplete(text: str, kind: str) -> None:
     assert (last["type"], last["status"]) == (kind, "incomplete")
 
 
+@pytest.mark.parametrize(("finish", "status"), [("error", "failed"), ("abort", "incomplete")])
+def test_what_the_engine_did_not_end_is_not_complete(finish: str, status: str) -> None:
+    got = agreed(THOUGHT + "I ask", finish, **TOOLS)
+    assert (got.status, got.incomplete_details) == (status, None)
+    assert (got.error.code if got.error else None) == ("server_error" if status == "failed" else None)
+    assert got.output[-1].to_dict()["status"] == "incomplete"
+
+
 def test_a_call_in_a_namespace_has_both_names() -> None:
     call = CALL.replace("get_weather", "wx__get_weather")
     (got,) = agreed("</think>" + call, tools=[SPACE]).output
