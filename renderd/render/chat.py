@@ -21,6 +21,7 @@ from renderd.render.writer import Chat, Writer
 from renderd.wire.chat import (
     ChatCompletionRequest,
     NamedToolChoice,
+    Tool,
     tool_choice_dict,
     tool_choice_kind,
     tool_dicts,
@@ -115,6 +116,7 @@ def render_message(
         if given is not None
         else _render_prompt(server, request, tools, kwargs, requested_tokens, sized)
     )
+    _check_name(request.tool_choice, request.tools)
     adjusted = _for_parsers(server, request, tools, kwargs)
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
@@ -259,15 +261,11 @@ def truncation_of(model: Model, limit: int | None, side: Any, requested_tokens: 
 
 
 def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
-    """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3), or
-    that names no tool, which not every API has found out before."""
+    """Raises ApiError 400 for a tool choice that needs a tool parser where there is none (contract B.3)."""
     choice, family = request.tool_choice, server.family
     if request.tools is None or choice is None or choice == "none":
         return
     if not server.writer.needs_tool_parser or (family is not None and family.has_tools):
-        name = choice.function.name if isinstance(choice, NamedToolChoice) else None
-        if name is not None and request.tools and name not in [t.function.name for t in request.tools]:
-            raise bad_request(f"The tool with name '{name}' is not found in the tools list.")
         return
     if choice == "auto":
         raise bad_request(
@@ -275,6 +273,13 @@ def _check_tool_choice(request: ChatCompletionRequest, server: Server) -> None:
         )
     shown = f'function "{choice.function.name}"' if isinstance(choice, NamedToolChoice) else f'"{choice}"'
     raise bad_request(f"tool_choice={shown} requires --tool-call-parser to be set")
+
+
+def _check_name(choice: Any, tools: list[Tool] | None) -> None:
+    """Raises ApiError 400 for a choice that names no tool, which not every API has found out before."""
+    name = choice.function.name if isinstance(choice, NamedToolChoice) else None
+    if name is not None and tools and name not in [tool.function.name for tool in tools]:
+        raise bad_request(f"The tool with name '{name}' is not found in the tools list.")
 
 
 def _given_ids(request: ChatCompletionRequest, kv_params: dict[str, Any], model: Model) -> list[int] | None:

@@ -9,7 +9,7 @@ from renderd.render.conversation import unsupported_part
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
 from renderd.wire.messages import check_iterables
-from renderd.wire.response_items import refuses_answer
+from renderd.wire.response_items import are_input_parts, refuses_answer
 from renderd.wire.responses import ResponsesRequest, flat_name, function_tools
 
 Message = dict[str, Any]
@@ -26,13 +26,7 @@ _LOGPROB = {"token", "bytes", "logprob", "top_logprobs"}
 
 
 def conversation(request: ResponsesRequest) -> list[Message]:
-    """The messages of instructions and input. Raises ApiError 400 for an item that no prompt is made of, and
-    for calls that are required of no tool."""
-    if request.tool_choice == "required" and not function_tools(request.tools):
-        raise rule_error(
-            "tool_choice requires a function call, but tools contains no function tool the model can call.",
-            "tool_choice",
-        )
+    """The messages of instructions and input. Raises ApiError 400 for an item that no prompt is made of."""
     messages: list[Message] = []
     if request.instructions:
         messages.append({"role": "system", "content": request.instructions})
@@ -41,6 +35,20 @@ def conversation(request: ResponsesRequest) -> list[Message]:
     for item in request.input:
         _add(messages, item)
     return messages
+
+
+def check_conversation(request: ResponsesRequest, messages: list[Message]) -> None:
+    """What is wrong with the messages once rights and sizes are right. Raises ApiError 400 for files, and for
+    calls that are required of no tool."""
+    if request.tool_choice == "required" and not function_tools(request.tools):
+        raise rule_error(
+            "tool_choice requires a function call, but tools contains no function tool the model can call.",
+            "tool_choice",
+        )
+    for message in messages:
+        for part in message["content"] if isinstance(message.get("content"), list) else ():
+            if part.get("type") == "input_file":
+                raise unsupported_part("input_file")
 
 
 def _add(messages: list[Message], item: Item) -> None:
@@ -58,6 +66,8 @@ def _add(messages: list[Message], item: Item) -> None:
     elif kind == "custom_tool_call":
         _add_call(messages, item, item["name"], json.dumps({"input": item["input"]}))
     elif kind in ("function_call_output", "custom_tool_call_output"):
+        if not are_input_parts(item["output"]):
+            raise bad_request("validation error: the output of a tool should be parts of input")
         output = {"role": "tool", "content": _content(item["output"]), "tool_call_id": item.get("call_id")}
         messages.append(output)
     else:
@@ -76,7 +86,8 @@ def _add_message(messages: list[Message], item: Item) -> None:
     if role == last.get("role") == "assistant" and not last.get("content") and content and whole:
         last["content"] = _content(content)
     else:
-        messages.append({"role": role, "content": _content(content)})
+        named = {"name": item["name"]} if isinstance(item.get("name"), str) and role != "assistant" else {}
+        messages.append({"role": role, "content": _content(content), **named})
 
 
 def _content(raw: Any) -> str | list[Item] | None:
@@ -91,10 +102,8 @@ def _content(raw: Any) -> str | list[Item] | None:
             continue
         if not isinstance(part, dict):
             raise bad_request("Content parts should be texts or objects.")
-        kind = part.get("type")
-        if kind == "input_file":
-            raise unsupported_part(kind)
-        parts.append({"type": "text", "text": part.get("text", "")} if kind == "input_text" else part)
+        is_text = part.get("type") == "input_text"
+        parts.append({"type": "text", "text": part.get("text", "")} if is_text else part)
     return parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from renderd.model.template_kwargs import mapped_effort
 from renderd.render.chat import Server, check_message, render_message
+from renderd.render.response_items import check_conversation
 from renderd.wire.errors import ApiError
 from renderd.wire.generate import GenerateRequest, random_id
 from renderd.wire.responses import ResponsesRequest, as_chat, check_constraints
@@ -22,9 +23,11 @@ def render_responses(server: Server, request: ResponsesRequest) -> GenerateReque
             "previous_response_id",
         )
     chat = as_chat(request)
-    check_message(server, chat, request.max_output_tokens, "max_output_tokens")
     effort = mapped_effort(chat, server.model.config.reasoning_effort_map)
     chat.messages = server.writer.read(request, effort)
+    check_message(server, chat, request.max_output_tokens, "max_output_tokens")
+    if server.writer.templated:
+        check_conversation(request, chat.messages)
     chat.add_special_tokens = True
     if continues(request):
         chat.add_generation_prompt, chat.continue_final_message = False, True

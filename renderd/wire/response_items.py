@@ -18,7 +18,7 @@ _REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "function_call": {"call_id": str, "name": str, "arguments": str},
     "function_call_output": {"output": (str, list)},
     "custom_tool_call": {"call_id": str, "name": str, "input": str},
-    "custom_tool_call_output": {"call_id": str, "output": (str, list)},
+    "custom_tool_call_output": {"call_id": str, "output": (str, list, dict)},
 }
 """Items that are rendered, with the keys that they must have."""
 _NULL_STATUS = frozenset({"reasoning", "function_call_output"})
@@ -124,7 +124,8 @@ def _is_item(item: dict[str, Any]) -> bool:
         if kind == "reasoning":
             return _is_reasoning(item)
         output, names = item.get("output"), (item.get("call_id"), item.get("id"))
-        known = not isinstance(output, list) or _are_parts(output)
+        later = kind == "custom_tool_call_output"  # looked at when it is rendered
+        known = later or not isinstance(output, list) or _are_parts(output)
         return known and all(isinstance(name, str | None) for name in names)
     if kind in _FOREIGN:
         return True
@@ -189,6 +190,13 @@ def refuses_answer(item: dict[str, Any]) -> bool:
     return not (all(map(_is_output_part, content)) or all(map(_is_input_part, content)))
 
 
+def are_input_parts(content: Any) -> bool:
+    """Whether content is a text, or parts of input, if any."""
+    if isinstance(content, str) or not content:
+        return True
+    return isinstance(content, list) and _are_parts(content) and all(map(_is_input_part, content))
+
+
 def _is_output_part(part: dict[str, Any]) -> bool:
     key = {"output_text": "text", "refusal": "refusal"}.get(part["type"])
     return key is not None and isinstance(part.get(key), str)
@@ -226,7 +234,14 @@ def _check_tool(tool: Any, loc: str, kinds: tuple[str, ...]) -> None:
         raise validation_error(
             f"{loc}.type", "Field required" if kind is None else "Input should be 'function'"
         )
-    for key, types in (("parameters", dict), ("strict", bool), ("description", str), ("defer_loading", bool)):
+    for key, types in (
+        ("parameters", dict),
+        ("strict", bool),
+        ("description", str),
+        ("defer_loading", bool),
+        ("output_schema", dict),
+        ("allowed_callers", list),
+    ):
         if not isinstance(tool.get(key), types | None):
             raise validation_error(f"{loc}.{key}", f"Input should be a valid {types.__name__}")
 
