@@ -7,7 +7,7 @@ import importlib.util
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from parsers.registry import reasoning_grammars, register, tool_grammars
+from parsers.registry import NameTakenError, reasoning_grammars, register, tool_grammars
 
 ENTRY_POINTS = "renderd.parsers"
 """Group of the entry points whose objects are grammars, or tuples of them."""
@@ -27,6 +27,8 @@ def load_installed() -> list[str]:
         try:
             found = entry.load()
             register(*(found if isinstance(found, tuple | list) else (found,)))
+        except NameTakenError as error:
+            failures.append(f"the parsers of the entry point {entry.value} cannot be used: {error}")
         except Exception as error:
             failures.append(f"the parsers of the entry point {entry.value} cannot be used: {error!r}")
     return failures
@@ -53,6 +55,11 @@ def load_file(path: str) -> None:
         raise PluginError(f"the parser plugin {path} is not a Python file: its name must end in .py")
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    except NameTakenError as error:
+        raise PluginError(
+            f"the parser plugin {path} cannot be used: {error}; parsers of an installed package are there "
+            "without a flag"
+        ) from error
     except Exception as error:
         raise PluginError(f"the parser plugin {path} failed: {error!r}") from error
     if (*reasoning_grammars(), *tool_grammars()) == before:

@@ -141,6 +141,10 @@ RESERVED = frozenset({AUTO, "none", ""})
 """Values of the flags that name no parser."""
 
 
+class NameTakenError(ValueError):
+    """A grammar with a name that another one has; the message is a sentence that says which."""
+
+
 class MixedParsersError(ValueError):
     """Two parsers that cannot be combined; the message is a sentence that says why."""
 
@@ -168,7 +172,7 @@ def tool_parser_names() -> list[str]:
 def register(*grammars: ReasoningGrammar | ToolGrammar) -> None:
     """Add grammars of a family that is not among parsers.families; doing it twice does no harm.
 
-    Raises ValueError for a name that another grammar of the same kind has, and TypeError for what is no
+    Raises NameTakenError for a name that another grammar of the same kind has, and TypeError for what is no
     grammar.
     """
     for grammar in grammars:
@@ -185,7 +189,7 @@ def _add(grammars: list[_Grammar | ForModel], grammar: _Grammar, kind: str) -> N
         return
     taken = RESERVED.union(*(known.names for known in grammars)).intersection(grammar.names)
     if taken:
-        raise ValueError(f"the {kind} name {min(taken)} is taken")
+        raise NameTakenError(f"the {kind} name {min(taken)} is taken")
     grammars.append(grammar)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import parsers
 from parsers.choose import Pick, choose
 from parsers.plugins import PluginError, load_file, load_installed
-from parsers.registry import AUTO
+from parsers.registry import AUTO, reasoning_parser_names, tool_parser_names
 from renderd.model import Model
 from renderd.server.config import ServerConfig, StartupError, environment_flag
 
@@ -28,16 +28,22 @@ def load_parsers(config: ServerConfig, model: Model) -> Parsing:
     """The parsers that the flags name. A tool parser counts only where it is enabled (contract B.3). A model
     that is spoken to in Harmony answers in it, so its reasoning is read in any case (contract C.7).
 
+    Parsers that are named for such a model, or not enabled, are without effect: a warning says so.
+
     Raises StartupError for a name that is none, a plugin that fails, a model that lacks what a parser needs,
     and parsers that cannot be combined.
     """
     load_plugins(config)
     enforces_tags = environment_flag("VLLM_ENFORCE_STRICT_TOOL_CALLING", True)
     tools = config.tool_call_parser if config.enable_auto_tool_choice else None
+    if tools != config.tool_call_parser:
+        unused = config.tool_call_parser
+        logger.warning("--tool-call-parser %s has no effect without --enable-auto-tool-choice", unused)
     facts = facts_of(model)
-    reasoning, tools = _chosen(model, config.reasoning_parser, tools)
-    if model.harmony is not None:  # its framing is read, reasoning too, whatever the names are
-        reasoning, tools = "openai_gptoss", "openai" if tools else None
+    if model.harmony is None:
+        reasoning, tools = _chosen(model, config.reasoning_parser, tools)
+    else:
+        reasoning, tools = _of_harmony(config.reasoning_parser, tools)
     if reasoning is None and tools is None:
         return Parsing()
     try:
@@ -98,6 +104,23 @@ def _chosen(model: Model, reasoning: str | None, tools: str | None) -> tuple[str
     if tools == AUTO:
         tools = _report("--tool-call-parser", picks[1])
     return reasoning, tools
+
+
+def _of_harmony(reasoning: str | None, tools: str | None) -> tuple[str, str | None]:
+    """Harmony's framing is read, reasoning too, whatever the names are. Raises StartupError for unknown
+    ones."""
+    own = {"--reasoning-parser": "openai_gptoss", "--tool-call-parser": "openai"}
+    for flag, name, known in (
+        ("--reasoning-parser", reasoning, reasoning_parser_names()),
+        ("--tool-call-parser", tools, tool_parser_names()),
+    ):
+        if name == AUTO:
+            _report(flag, Pick(own[flag], "the model answers in Harmony"))
+        elif name is not None and name not in known:
+            raise StartupError(f"invalid {flag} {name} (chosen from {', '.join(known)})")
+        elif name not in (None, own[flag]):
+            logger.warning("%s is %s, not %s: the model answers in Harmony", flag, own[flag], name)
+    return own["--reasoning-parser"], own["--tool-call-parser"] if tools else None
 
 
 def _report(flag: str, pick: Pick) -> str | None:

@@ -75,7 +75,7 @@ def test_a_plugin_file_registers_and_is_found_by_its_signs(brackets: Path) -> No
         ("from parsers import register\nregister(3)\n", "neither a ReasoningGrammar nor a ToolGrammar"),
         (
             "from parsers import ToolGrammar, register\nregister(ToolGrammar(names=('hermes',)))\n",
-            "the tool parser name hermes is taken",
+            "plugin.py cannot be used: the tool parser name hermes is taken; parsers of an installed package",
         ),
         (
             "from parsers import ToolGrammar, register\nregister(ToolGrammar(names=('auto',)))\n",
@@ -114,10 +114,13 @@ _MISSING = ["gone"]
 def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that fails does not keep the others out, and loading twice does no harm."""
     one, two = ReasoningGrammar(names=("theirs",)), ToolGrammar(names=("theirs",))
-    installed(monkeypatch, one=one, both=(one, two), wrong="no grammar")
+    taken = ToolGrammar(names=("hermes",))
+    installed(monkeypatch, one=one, both=(one, two), wrong="no grammar", taken=taken)
     for _ in range(2):
         failures = load_installed()
-        assert [failure.split()[6] for failure in failures] == ["their_parsers:wrong", "their_parsers:gone"]
+        wrong = ["their_parsers:wrong", "their_parsers:taken", "their_parsers:gone"]
+        assert [failure.split()[6] for failure in failures] == wrong
+        assert failures[1].endswith(" cannot be used: the tool parser name hermes is taken")
     family = build("theirs", "theirs")
     assert (family.reasoning, family.tools) == (one, two)
 

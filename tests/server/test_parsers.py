@@ -73,14 +73,31 @@ def test_auto_says_why_it_takes_none(
     assert "--reasoning-parser auto is none: chat template, vocabulary and model type" in caplog.text
 
 
-def test_the_parsers_of_a_gpt_oss_model_are_its_own() -> None:
+def test_the_parsers_of_a_gpt_oss_model_are_its_own(caplog: pytest.LogCaptureFixture) -> None:
     oss = load_model(ModelConfig(str(model_path("gptoss"))))
-    parsing = load_parsers(config(tool_call_parser="hermes"), oss)
-    assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", "openai")
-    parsing = load_parsers(config(reasoning_parser="qwen3"), oss)
-    assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", None)
-    parsing = load_parsers(config(), oss)
-    assert (parsing.reasoning, parsing.tools) == ("openai_gptoss", None)
+
+    def told(**flags: Any) -> tuple[str | None, str | None, list[str]]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "renderd.server"):
+            parsing = load_parsers(config(**flags), oss)
+        lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+        return parsing.reasoning, parsing.tools, lines
+
+    own = "openai_gptoss"
+    assert told() == (own, None, [])
+    assert told(reasoning_parser=own, tool_call_parser="openai") == (own, "openai", [])
+    replaced = "WARNING --tool-call-parser is openai, not hermes: the model answers in Harmony"
+    assert told(tool_call_parser="hermes") == (own, "openai", [replaced])
+    replaced = "WARNING --reasoning-parser is openai_gptoss, not qwen3: the model answers in Harmony"
+    assert told(reasoning_parser="qwen3") == (own, None, [replaced])
+    chosen = [
+        "INFO --reasoning-parser auto is openai_gptoss: the model answers in Harmony",
+        "INFO --tool-call-parser auto is openai: the model answers in Harmony",
+    ]
+    assert told(reasoning_parser="auto", tool_call_parser="auto") == (own, "openai", chosen)
+    for flag in ("reasoning_parser", "tool_call_parser"):
+        with pytest.raises(StartupError, match="nope"):
+            told(**{flag: "nope"})
 
 
 def test_framings_are_not_mixed(model: Model) -> None:

@@ -139,7 +139,9 @@ def test_wrong_environment_variables(name: str) -> None:
 
 def test_a_parser_that_is_not_enabled_is_not_looked_for() -> None:
     with running(str(model_path("qwen3")), "--tool-call-parser", "nope") as server:
-        assert "tool parser none" in "".join(server.log)
+        start = "".join(server.log)
+        assert "tool parser none" in start
+        assert "WARNING:  --tool-call-parser nope has no effect without --enable-auto-tool-choice" in start
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
