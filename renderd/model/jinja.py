@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import jinja2
 from jinja2 import nodes
@@ -47,8 +49,26 @@ def _raise_exception(message: Any) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
+_now: ContextVar[datetime | None] = ContextVar("now", default=None)
+
+
+@contextmanager
+def at(time: str) -> Iterator[None]:
+    """What `strftime_now` takes for now, in ISO format."""
+    token = _now.set(datetime.fromisoformat(time))
+    try:
+        yield
+    finally:
+        _now.reset(token)
+
+
+def now() -> datetime:
+    """The time that templates see, the machine's."""
+    return _now.get() or datetime.now()
+
+
 def _strftime_now(format: str) -> str:
-    return datetime.now().strftime(format)
+    return now().strftime(format)
 
 
 def _environment() -> CountingEnvironment:
@@ -64,10 +84,26 @@ def _environment() -> CountingEnvironment:
 _ENVIRONMENT = _environment()
 
 
-@dataclass(frozen=True)
-class CompiledTemplate:
+class ChatTemplate(Protocol):
     """A template ready to render. `variables`: the names it takes from outside; `mentions_developer`: it
     knows the developer role; `mentions_content`: it prints what messages contain."""
+
+    @property
+    def variables(self) -> frozenset[str]: ...
+    @property
+    def content_format(self) -> ContentFormat: ...
+    @property
+    def mentions_developer(self) -> bool: ...
+    @property
+    def mentions_content(self) -> bool: ...
+    def render(self, variables: Mapping[str, Any]) -> str:
+        """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
+        ...
+
+
+@dataclass(frozen=True)
+class CompiledTemplate:
+    """A ChatTemplate that is rendered here."""
 
     template: jinja2.Template
     variables: frozenset[str]
@@ -82,6 +118,8 @@ class CompiledTemplate:
                 return self.template.render(variables)
         except ApiError:
             raise
+        except MemoryError:
+            raise bad_request("The chat template makes values that are too large.") from None
         except RecursionError:  # Python adds what it was about, which depends on the depth of its own stack
             raise bad_request("maximum recursion depth exceeded") from None
         except Exception as error:  # a template can make any Python operation fail

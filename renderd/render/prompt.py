@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from renderd.model import Model
-from renderd.model.jinja import CompiledTemplate
+from renderd.model.jinja import ChatTemplate
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
 
@@ -57,7 +57,7 @@ class Truncation:
 
 def render_text(
     model: Model,
-    template: CompiledTemplate,
+    template: ChatTemplate,
     conversation: list[dict[str, Any]],
     tools: list[dict[str, Any]] | None,
     kwargs: Mapping[str, Any],
@@ -93,7 +93,7 @@ def render_text(
     return template.render(variables)
 
 
-def _continued(template: CompiledTemplate, variables: dict[str, Any]) -> str:
+def _continued(template: ChatTemplate, variables: dict[str, Any]) -> str:
     """The text up to the end of the last message's content (contract C.4)."""
     if variables["add_generation_prompt"]:
         raise bad_request(

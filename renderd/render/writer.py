@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from renderd.model import Model
-from renderd.model.jinja import CompiledTemplate, compile_template
+from renderd.model.foreign import foreign_template
+from renderd.model.jinja import ChatTemplate, compile_template
 from renderd.render.conversation import build_conversation
 from renderd.render.prompt import render_text
 from renderd.render.response_items import conversation
@@ -79,7 +80,9 @@ class TemplateWriter:
         """The prompt's text. Raises ApiError 400 when there is no template or it refuses."""
         model = self._model
         with_tools = bool(chat.kwargs.get("tools", chat.tools))
-        template: CompiledTemplate = compile_template(model.templates.choose(chat.template, with_tools))
+        source = model.templates.choose(chat.template, with_tools)
+        own = source != chat.template or source == model.templates.default
+        template: ChatTemplate = compile_template(source) if own else foreign_template(source)
         wanted = model.config.chat_template_content_format
         content_format = template.content_format if wanted == "auto" else wanted
         conversation = build_conversation(

@@ -25,6 +25,14 @@ HOSTILE = [
     "{{ messages.append(1) }}",
     "{% include '/etc/passwd' %}",
     "{{ cycler.__init__.__globals__ }}",
+    "{% set n = namespace(x=1) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x|tojson }}",
+    "{% set n = namespace(x=1) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+    "{{ 'a'.encode().ljust(2500000000)|length }}",
+    "{{ (1).to_bytes(2500000000, 'big')|length }}",
+    "{{ '{0:{w}}'.format(1, w=2500000000) }}",
+    "{{ [[[1]]]|tojson(indent=500000000)|length }}",
+    "{% set n = namespace(x=[]) %}{% for i in range(3000) %}"
+    "{% set n.x = n.x + [range(90000)|list] %}{% endfor %}{{ n.x|length }}",
     "{% if %}",
     "{{ raise_exception('no') }}",
 ]

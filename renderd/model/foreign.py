@@ -1,0 +1,163 @@
+"""Templates that come with requests. They are compiled and rendered in processes of their own, which are
+ended when they take too long or too much memory.
+
+The sandbox counts what a template does, but a single step in C, such as writing out a value that holds itself
+a billion times, cannot be counted, nor can Python stop a thread. A process can be stopped.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from renderd.model import jinja
+from renderd.model.content_format import ContentFormat
+from renderd.model.sandbox import MAX_SIZE
+from renderd.wire.errors import ApiError, bad_request
+
+CPU_SECONDS, SECONDS = 2.0, 30.0
+"""What compiling or rendering may take of a processor, and by the clock where
+VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT does not say otherwise."""
+PREFIX = 8
+"""Bytes that say how long a question or an answer is."""
+_MODULE = "renderd.model.template_process"
+
+
+class _Process:
+    """A process that answers one question after another. Ends when this one does."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self._deadline = time.monotonic() + 60
+        self._most = math.inf
+        self._receive(PREFIX)  # it says when it is ready: starting is no template's time
+
+    def ask(self, question: bytes, seconds: float) -> bytes | None:
+        """The answer; None when the process died of it. Raises TimeoutError. In both cases it has ended."""
+        self._deadline, self._most = time.monotonic() + seconds, self._spent() + CPU_SECONDS
+        try:
+            self._send(len(question).to_bytes(PREFIX, "big") + question)
+            size = int.from_bytes(self._receive(PREFIX), "big")
+            if size <= 8 * MAX_SIZE:
+                return self._receive(size)
+        except TimeoutError:
+            self._end()
+            raise
+        except OSError:
+            pass
+        self._end()
+        return None
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _spent(self) -> float:
+        """CPU seconds so far, where the system tells: the clock of a process, see clock_getcpuclockid(3)."""
+        try:
+            return time.clock_gettime((~self._process.pid << 3) | 2)
+        except OSError:
+            return 0.0
+
+    def _send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        left = memoryview(data)
+        while left:
+            self._wait([], [self._process.stdin])
+            left = left[os.write(self._process.stdin.fileno(), left[: 1 << 16]) :]
+
+    def _receive(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        parts = []
+        while size:
+            self._wait([self._process.stdout], [])
+            parts.append(os.read(self._process.stdout.fileno(), min(size, 1 << 20)))
+            if not parts[-1]:
+                raise OSError("the process has ended")
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _wait(self, readable: list[Any], writable: list[Any]) -> None:
+        while not any(select.select(readable, writable, [], 0.1)):
+            if time.monotonic() > self._deadline or self._spent() > self._most:
+                raise TimeoutError
+
+
+_idle: list[_Process] = []
+"""Processes that wait for the next template. There are never more than threads that have asked."""
+
+
+def _ask(question: Mapping[str, Any]) -> Any:
+    try:
+        process = _idle.pop()
+    except IndexError:
+        process = _Process()
+    seconds = float(os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT") or SECONDS)
+    try:
+        answer = process.ask(json.dumps(question).encode(), seconds)
+    except TimeoutError:
+        raise bad_request("Rendering the chat template takes too long.") from None
+    if answer is None:
+        raise bad_request("The chat template makes values that are too large.")
+    _idle.append(process)
+    reply = json.loads(answer)
+    if "refused" in reply:
+        raise bad_request(reply["refused"])
+    return reply
+
+
+class ForeignTemplate:
+    """A template of a request, as `jinja.ChatTemplate` has it."""
+
+    def __init__(self, source: str) -> None:
+        """Raises ApiError 400 for a syntax error, or when compiling takes too long."""
+        described = _ask({"source": source})
+        self._source = source
+        self.variables = frozenset(described["variables"])
+        self.content_format: ContentFormat = described["content_format"]
+        self.mentions_developer: bool = described["mentions_developer"]
+        self.mentions_content: bool = described["mentions_content"]
+
+    def render(self, variables: Mapping[str, Any]) -> str:
+        """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
+        now = jinja.now().isoformat()
+        text: str = _ask({"source": self._source, "variables": dict(variables), "now": now})["text"]
+        return text
+
+
+@lru_cache(maxsize=32)
+def foreign_template(source: str) -> ForeignTemplate:
+    """The template with this text, described once. Raises ApiError 400, as ForeignTemplate does."""
+    return ForeignTemplate(source)
+
+
+def answer(question: bytes) -> bytes:
+    """What the process answers to a question of `_ask`."""
+    asked = json.loads(question)
+    try:
+        template = jinja.compile_template(asked["source"])
+        if "variables" not in asked:
+            reply: dict[str, Any] = {
+                "variables": sorted(template.variables),
+                "content_format": template.content_format,
+                "mentions_developer": template.mentions_developer,
+                "mentions_content": template.mentions_content,
+            }
+        else:
+            with jinja.at(asked["now"]):
+                reply = {"text": template.render(asked["variables"])}
+        return json.dumps(reply).encode()
+    except ApiError as error:
+        gc.collect()  # what a template was stopped in holds itself, and would be in the way of the next one
+        return json.dumps({"refused": error.message}).encode()

@@ -1,0 +1,36 @@
+"""The process in which templates of requests are rendered: questions on stdin, answers on stdout."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+from renderd.model.foreign import PREFIX, answer
+
+MEMORY = 2 << 30
+"""Bytes of address space that a template may take beside what Python has."""
+
+
+def main() -> None:
+    """Answer until stdin ends."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+        own = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    # What a template makes Python print must not get between the answers.
+    sys.stdout = sys.stderr
+    target.write(bytes(PREFIX))
+    target.flush()
+    while prefix := source.read(PREFIX):
+        try:
+            reply = answer(source.read(int.from_bytes(prefix, "big")))
+        except MemoryError:
+            os._exit(1)
+        target.write(len(reply).to_bytes(PREFIX, "big") + reply)
+        target.flush()
+
+
+if __name__ == "__main__":
+    main()
