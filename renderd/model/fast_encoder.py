@@ -161,6 +161,9 @@ def _trim() -> None:
 
 def _read(tokenizer: Tokenizer) -> Encode | None:
     """The fast encoder of a tokenizer, None where there is none."""
+    if tokenizer.path is None:
+        logger.info("encoding with the tokenizer's own library: fastokens reads nothing but tokenizer.json")
+        return None
     try:
         fast = fastokens.Tokenizer.from_file(str(tokenizer.path))
     except Exception as error:  # whatever the library says, there is another one

@@ -33,6 +33,7 @@ class HarmonyWriter:
     """Writes chats in Harmony. The environment says, as vLLM's, which day it is and who gives instructions:
     VLLM_SYSTEM_START_DATE, VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS."""
 
+    about = "prompts in Harmony"
     templated = False
     needs_tool_parser = False
 

@@ -18,6 +18,7 @@ _ID_LENGTH = 9
 class MistralWriter:
     """Writes chats with control tokens that no text can spell."""
 
+    about = "prompts by mistral-common"
     templated = True
     needs_tool_parser = False
 

@@ -59,11 +59,14 @@ class Renderer:
     threads.
 
     Every method takes a request body and returns the body of a 200 answer; raises ApiError for any other.
+    `about`: what writes the prompts, for the operator to read.
     """
 
     def __init__(self, model: Model, family: Family | None, options: RenderOptions) -> None:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
-        self._server = Server(model, family, options, marker_ids, _writer(model))
+        writer = _writer(model)
+        self.about = writer.about
+        self._server = Server(model, family, options, marker_ids, writer)
         self.messages_reader = MessagesReader(self._server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:

@@ -33,12 +33,14 @@ class Chat:
 class Writer(Protocol):
     """Writes the chats of one model. May be called from many threads.
 
+    `about`: what writes them, for the operator to read.
     `templated`: a chat template does it. Then requests may bring one, and variables for it, if the server
     trusts them; and what they ask for in tokens is checked before.
     `needs_tool_parser`: nobody knows whether the model's calls can be read without one, so a request that
     lets it call tools is refused where there is none.
     """
 
+    about: str
     templated: bool
     needs_tool_parser: bool
 
@@ -67,6 +69,9 @@ class TemplateWriter:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        templates = model.templates
+        known = "of the tokenizer" if templates.named else "none"
+        self.about = f"chat template {known if templates.server is None else '--chat-template'}"
 
     def check(self, template: Any, kwargs: Any) -> None:
         """Raises ApiError 400 if a request brings a template and this server does not trust requests."""

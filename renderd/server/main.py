@@ -47,7 +47,7 @@ def _run(config: ServerConfig) -> None:
     metrics = Metrics()
     services, faster = load(config, metrics.on_anomaly)
     server = Server(config, create_app(config, services, metrics), listening)
-    logger.info("%s", _served(config, services))
+    logger.info("%s", _served(services))
     try:
         faster.start()
         server.run()
@@ -57,12 +57,12 @@ def _run(config: ServerConfig) -> None:
         faster.stop()
 
 
-def _served(config: ServerConfig, services: Services) -> str:
+def _served(services: Services) -> str:
     model = services.model
     return (
         f"renderd {renderd.__version__} serves {model.name} as {', '.join(model.served_names)}: "
         f"reasoning parser {services.reasoning_parser or 'none'}, "
         f"tool parser {services.tool_parser or 'none'}, "
-        f"chat template {'--chat-template' if config.chat_template else 'of the tokenizer'}, "
+        f"{services.writer}, "
         f"max_model_len {model.max_model_len}"
     )

@@ -31,10 +31,11 @@ class DerenderApi(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """One model, rendered and derendered, and the names of its parsers."""
+    """One model, rendered and derendered, the names of its parsers, and what writes its prompts."""
 
     model: ServedModel
     renderer: RenderApi
     derenderer: DerenderApi
     reasoning_parser: str | None = None
     tool_parser: str | None = None
+    writer: str = "none"

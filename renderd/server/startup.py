@@ -71,6 +71,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
         ),
         parsing.reasoning,
         parsing.tools,
+        renderer.about,
     )
     return services, SpeedUp(model.tokenizer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -40,12 +41,22 @@ def test_one_wrong_text_is_enough() -> None:
     assert prove(tokenizer.encode_whole, tokenizer) == (True, None)
 
 
-def test_a_tokenizer_that_cannot_be_read_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (Path("nowhere/tokenizer.json"), "fastokens cannot read this tokenizer ("),
+        (None, "encoding with the tokenizer's own library: fastokens reads nothing but tokenizer.json"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_stays_as_it_is(
+    caplog: pytest.LogCaptureFixture, path: Path | None, line: str
+) -> None:
     tokenizer = load_tokenizer(models.fetch("qwen3"))
-    tokenizer.path = None
+    tokenizer.path = path
     with caplog.at_level("INFO", "renderd.model"):
         SpeedUp(tokenizer).run()
-    assert "cannot read this tokenizer" in caplog.text
+    assert line in caplog.text
+    assert "None" not in caplog.text
     assert tokenizer.encoder.encode_text == tokenizer.encode_whole
 
 

@@ -16,6 +16,8 @@ import httpx2
 import pytest
 
 from golden.models import model_path
+from renderd.demo import model_dir
+from tests.model import foreign
 
 from .running import refused, running
 
@@ -34,6 +36,19 @@ def test_without_a_model_the_carried_one_is_served() -> None:
         )
         assert start.count("ready on http://127.0.0.1:") == 1
         assert server.stop() == 0
+
+
+def test_the_start_says_what_writes_the_prompts(tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((model_dir() / name).read_bytes())
+    for model, flags, said in (
+        (str(model_path("gptoss")), ("--chat-template", "template_chatml.jinja"), "prompts in Harmony"),
+        (str(foreign.folder_of("tekken")), (), "prompts by mistral-common"),
+        (str(tmp_path), (), "chat template none"),
+        (str(tmp_path), ("--chat-template", "template_chatml.jinja"), "chat template --chat-template"),
+    ):
+        with running(model, *flags) as server:
+            assert f"tool parser none, {said}, max_model_len" in "".join(server.log)
 
 
 def test_flags_say_what_is_served() -> None:
