@@ -348,6 +348,10 @@ class Family:
             if part.begin:
                 regions[part.begin] = replace(regions[part.begin], on_text=first)
             regions["reasoning"] = Region(Text.REASONING, (*again, *over, *ends))
+            if absorbed and part.end:  # behind an opener in the reasoning that opened no call, the answer
+                for name, region in regions.items():
+                    if region.text is Text.DROP and part.end not in (on.marker for on in region.on):
+                        regions[name] = replace(region, on=(*region.on, On(part.end, "content")))
         return regions
 
 

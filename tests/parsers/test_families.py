@@ -355,3 +355,20 @@ def test_no_two_grammars_that_may_meet_name_a_region_alike() -> None:
     family = build("gemma4", "pythonic")
     message = parse(family, ["[get_weather()]"], family.context(TOOLS, "auto", {}, "over"))
     assert (message.content, message.calls) == (None, [("get_weather", "{}")])
+
+
+@pytest.mark.parametrize(
+    ("names", "opener"),
+    [
+        (("qwen3", "qwen3_coder"), "<tool_call>"),
+        (("glm45", "glm45"), "<tool_call>"),
+        (("kimi_k2", "kimi_k2"), "<|tool_calls_section_begin|>"),
+        (("minimax_m2", "minimax_m2"), "<minimax:tool_call>"),
+    ],
+)
+def test_an_opener_in_the_reasoning_that_opens_no_call_leaves_the_answer(
+    names: tuple[str, str], opener: str
+) -> None:
+    message = read(*names, f"<think>Maybe {opener} helps.</think>The answer is 42.")
+    assert (message.reasoning or "").strip() == "Maybe"
+    assert (message.content, message.calls) == ("The answer is 42.", [])

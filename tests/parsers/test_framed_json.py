@@ -278,7 +278,7 @@ PLAMO_TEXT = (
     [
         (f"a{word('end_think')}b", "a", "b", []),
         (f"{word('begin_think')}a<|plamo:tag|>b", "a", "b", []),
-        (f"a{P}{plamo('mk', FIVE)}{P_END} tail", "a", " tail", [("mk", '{"i":5}')]),
+        (f"a{P}{plamo('mk', FIVE)}{P_END} tail", "a", "tail", [("mk", '{"i":5}')]),
         (
             f"{P}{plamo(' ping ', ' {} ', '')} mid {plamo('ping', '')}{P_END}",
             None,
