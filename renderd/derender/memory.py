@@ -39,6 +39,7 @@ class Memory(msgspec.Struct, array_like=True):
         digest: of a context that does not travel, else empty.
         prompt_tokens, tokens: lengths of prompt and output so far.
         ended: the answer is over; ids that come later add nothing.
+        pending: a token that is text or the stop token, as the next event decides; at most one.
         held: lexemes that may begin a stop string, each with the number of its kind.
         window, snapshot: detokenizer and parser, of a parsed stream that has not ended.
         uncounted, reasoning_tokens: see ChoiceDecoder.
@@ -65,6 +66,7 @@ class Memory(msgspec.Struct, array_like=True):
     blank_sent: str = ""
     origin: bytes = b""
     answer: Any = None
+    pending: list[int] = []
 
     def save(self, decoder: ChoiceDecoder) -> None:
         """Note where a decoder is."""

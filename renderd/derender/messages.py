@@ -106,7 +106,7 @@ class MessagesDerenderer:
     ) -> list[MessageEvent]:
         news = self._stream.advance(stream, choice)
         writer = BlockWriter(progress, stream.context, _call_ids(stream.context, request_id), request_id)
-        writer.feed(news.events)
+        writer.feed([*news.events, *news.rest])
         failure = FAILURES.get(news.finish_reason or "")
         if news.finish_reason is not None:
             if failure is None:

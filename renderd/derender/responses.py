@@ -112,6 +112,7 @@ class ResponsesDerenderer:
         for part, logprobs in _parts(choice, stream.context, entries):
             news = self._stream.advance(stream, part)
             writer.feed(news.events, logprobs)
+            writer.feed(news.rest, None if logprobs is None else [])
             if news.finish_reason is not None:
                 break
         self._stream.save(stream, choice)

@@ -20,7 +20,7 @@ from renderd.derender.memory import Memory
 from renderd.derender.message import delta_of, finish_reason_of, text_of
 from renderd.derender.opening import Opening, Stream
 from renderd.derender.setup import Setup
-from renderd.derender.stops import drop_stop_token
+from renderd.derender.stops import End, drop_stop_token
 from renderd.wire.answers import (
     ChatChunk,
     ChatChunkChoice,
@@ -40,9 +40,10 @@ T = TypeVar("T")
 
 @dataclass
 class News:
-    """What an event says of its choice."""
+    """What an event says of its choice. `rest`: what was held back and is said because no token follows."""
 
     events: Sequence[Event] = ()
+    rest: Sequence[Event] = ()
     finish_reason: str | None = None
     stop_reason: int | str | None = None
 
@@ -90,7 +91,7 @@ class StreamDerenderer:
         state, context = stream.state, stream.context
         news = self.advance(stream, choice)
         ids = CallIds(request_id, choice.index, context.first_call, state.last_tool_call_ids, context.nine)
-        delta = delta_of([*stream.missed, *news.events], context, ids)
+        delta = delta_of([*stream.missed, *news.events, *news.rest], context, ids)
         if not state.role_sent:
             delta.role = context.role
             state.role_sent = True
@@ -138,7 +139,7 @@ class StreamDerenderer:
     ) -> CompletionChunkChoice:
         state, context = stream.state, stream.context
         news = self.advance(stream, choice)
-        text = text_of(news.events)
+        text = text_of([*news.events, *news.rest])
         logprobs = self._setup.logprobs.completion(
             choice.logprobs,
             context.candidates,
@@ -164,29 +165,44 @@ class StreamDerenderer:
 
     def advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
         """Read the event's ids and note in the memory how far the answer is."""
-        memory, context, model = stream.memory, stream.context, self._setup.model
-        end = drop_stop_token(
-            choice.token_ids or (),
-            choice.finish_reason,
-            choice.stop_reason,
-            context,
-            model.tokenizer.eos_token_id,
-            model.eos_token_ids,
-        )
-        final = choice.finish_reason is not None
-        events = stream.decoder.feed(
-            end.text_ids, tokens_before=memory.tokens, final=final, end_token=end.by_token
-        )
-        self._setup.report(events)
-        if memory.blank_sent or memory.calls_sent:
-            events = _unsent(events, memory)
+        memory, context = stream.memory, stream.context
+        final, before = choice.finish_reason is not None, memory.tokens - len(memory.pending)
+        end = self._end(stream, choice)
+        events = self._feed(stream, end.text_ids, before)
+        rest: Sequence[Event] = ()
+        if final and stream.decoder.search.matched is None:
+            rest = self._feed(stream, (), before + len(end.text_ids), final=True, end_token=end.by_token)
         memory.tokens += len(choice.token_ids or ())
         matched = stream.decoder.search.matched
         # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
         memory.ended = matched is not None or (final and context.parser is not None)
         if matched is not None:
-            return News(events, "stop", matched)
-        return News(events, choice.finish_reason, end.stop_reason)
+            return News(events, rest, "stop", matched)
+        return News(events, rest, choice.finish_reason, end.stop_reason)
+
+    def _end(self, stream: Stream, choice: GenerateChunkChoice) -> End:
+        """Which ids are text. An engine may say only with the next event that it stopped at the last one, so
+        a parsed stream, in which that token would be seen, keeps it until then."""
+        memory, context, model = stream.memory, stream.context, self._setup.model
+        ids = [*memory.pending, *(choice.token_ids or ())]
+        memory.pending = []
+
+        def end(finish_reason: str | None, stop_reason: int | str | None) -> End:
+            eos = model.tokenizer.eos_token_id
+            return drop_stop_token(ids, finish_reason, stop_reason, context, eos, model.eos_token_ids)
+
+        if choice.finish_reason is None and context.parser is not None and end("stop", None).by_token:
+            memory.pending = ids[-1:]
+            return End(ids[:-1], choice.stop_reason)
+        return end(choice.finish_reason, choice.stop_reason)
+
+    def _feed(
+        self, stream: Stream, ids: Sequence[int], before: int, final: bool = False, end_token: bool = False
+    ) -> list[Event]:
+        events = stream.decoder.feed(ids, tokens_before=before, final=final, end_token=end_token)
+        self._setup.report(events)
+        memory = stream.memory
+        return _unsent(events, memory) if memory.blank_sent or memory.calls_sent else events
 
     @staticmethod
     def save(stream: Stream, choice: GenerateChunkChoice) -> None:

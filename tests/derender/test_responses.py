@@ -180,6 +180,25 @@ def test_logprobs_are_those_of_the_text() -> None:
         assert spoken == ["\n\n", "Hi", " 🌍"]
 
 
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_the_stop_token_has_no_logprob(size: int) -> None:
+    """Nor has text that is told only because nothing follows it."""
+    ids = [*encode(THOUGHT + 'ok <tool_call>\n{"nam'), EOS]
+    entries = [{"token_id": i, "logprob": -0.5, "top_logprobs": []} for i in ids]
+    asked = body(include=["message.output_text.logprobs"], **TOOLS)
+    qwen = derenderer(reasoning="qwen3", tools="hermes")
+    finished = response(ids, finish_reason="stop", logprobs={"content": entries})
+    batch = whole(qwen, generate_response=finished, **asked)
+    events = chunks(ids, [size] * len(ids))
+    left = iter(entries)
+    for event in events:
+        event["choices"][0]["logprobs"] = {"content": [next(left) for _ in event["choices"][0]["token_ids"]]}
+    told = Events(qwen, **asked).send_all(events)
+    assert told[-1]["response"]["output"] == batch["output"]
+    (part,) = batch["output"][1]["content"]
+    assert [entry["token"] for entry in part["logprobs"]] == ["ok", " "]
+
+
 def test_nothing_follows_the_end() -> None:
     stream = Events(derenderer(), responses_request=request())
     told = stream.send(chunk(encode("Hi"), finish_reason="stop"))

@@ -23,6 +23,7 @@ from tests.derender.support import (
     received,
     refusal,
     response,
+    text_of,
 )
 
 EOS = 151645
@@ -175,6 +176,25 @@ def test_the_client_of_openai_reads_a_stream_with_calls(size: int) -> None:
     for call in calls:
         call["function"] = {key: call["function"][key] for key in ("name", "arguments")}
     assert calls == said["tool_calls"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 999])
+@pytest.mark.parametrize(("stop", "reason"), [(EOS, None), (151643, 151643)])
+def test_the_finish_may_come_behind_the_stop_token(size: int, stop: int, reason: int | None) -> None:
+    ids = [*encode(CLOSED + "Look."), stop]
+    events = [*chunks(ids, [size] * 99, None), chunk([], finish_reason="stop")]
+    sent = parsing().send_all(events)
+    (choice,) = put_together(sent)["choices"]
+    assert choice["message"]["content"] == "\n\nLook."
+    assert sent[-1]["choices"][0]["stop_reason"] == reason
+
+
+def test_a_stop_token_that_does_not_stop_is_text() -> None:
+    ids = [*encode(CLOSED + "Look."), EOS]
+    for finish in ([chunk([], finish_reason="length")], [chunk(encode("!"), finish_reason="length")]):
+        sent = parsing().send_all([*chunks(ids, [1] * 99, None), *finish])
+        text = "\n\nLook.<|im_end|>" + ("!" if finish[0]["choices"][0]["token_ids"] else "")
+        assert text_of(sent) == text
 
 
 def test_news_of_one_call_in_one_chunk_are_one_entry() -> None:
