@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from parsers import reasoning_parser_names, tool_parser_names
-from renderd.conformance.parsing import Entry, answers, measure, measure_worst
+from renderd.conformance.parsing import Entry, Row, answers, failed, measure, measure_worst
 
 CARRIED = answers()
 KNOWN = {None, *reasoning_parser_names(), *tool_parser_names()}
@@ -35,3 +35,10 @@ def test_worst_inputs_take_linear_time(entry: Entry) -> None:
 def test_answers_take_little_time(entry: Entry) -> None:
     row = measure(entry, CARRIED.tools, rounds=1)
     assert row.fed < 100, row
+    assert row.calls != 0, "the answer has no call"
+
+
+def test_an_answer_without_a_call_measures_nothing() -> None:
+    assert failed(Row("one", 9, 1.0, calls=0), limit=25)
+    assert not failed(Row("one", 9, 1.0, calls=1), limit=25)
+    assert not failed(Row("one", 9, 1.0), limit=25)

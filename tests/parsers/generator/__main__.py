@@ -27,17 +27,17 @@ def bench_pairs() -> list[tuple[str | None, str | None]]:
 
 
 def long_sample(form: Format, seed: int) -> Sample:
-    """An answer with everything in it: the fullest of some."""
+    """An answer with everything in it that the format allows, a call in any case: the fullest of some."""
     found: list[Sample] = []
     for number in range(60):
         rng = random.Random(seed + number)
         found.append(sample(rng, 80, form, words=Words(rng)))
 
-    def fullness(one: Sample) -> tuple[int, int]:
+    def fullness(one: Sample) -> tuple[bool, int, int]:
         made = one.answer
         values = [value for call in made.calls for value in call.arguments.values()]
-        parts = (made.reasoning or made.content, made.content, made.calls, len(values) > 3, not made.after)
-        return sum(map(bool, parts)), sum(map(len, one.pieces))
+        parts = (made.reasoning or made.content, made.content, len(values) > 3, not made.after)
+        return bool(made.calls), sum(map(bool, parts)), sum(map(len, one.pieces))
 
     return max(found, key=fullness)
 
