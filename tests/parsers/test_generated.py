@@ -174,9 +174,7 @@ def mutated(rng: random.Random, pieces: Pieces, other: Pieces) -> Pieces:
             case 5:
                 atoms[at:at] = [rng.choice((Token, str))(rng.choice(MARKERS))]
             case 6:
-                atoms[at:at] = [
-                    chr(rng.choice((rng.randrange(1, 128), rng.randrange(0xA0, 0xD800), 0x1F600)))
-                ]
+                atoms[at:at] = [odd_character(rng)]
     return joined(atoms)
 
 

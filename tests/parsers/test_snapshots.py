@@ -47,7 +47,7 @@ def largest_snapshot(family: Family, form: Format, seed: int) -> int:
 def test_a_snapshot_of_a_long_answer_is_small(reasoning: str | None, tools: str | None, form: Format) -> None:
     """Some of the seeds put a call's arguments before its name, and then they are held."""
     family = family_of(reasoning, tools, form)
-    assert min(largest_snapshot(family, form, seed) for seed in SEEDS) < LIMIT
+    assert max(largest_snapshot(family, form, seed) for seed in SEEDS) < LIMIT
 
 
 def test_long_answers_are_long() -> None:
