@@ -128,6 +128,8 @@ class JsonCall:
             return False
         if state.phase in (_KEY, _COLON, _VALUE):
             said.unfinished += len(state.key)
+        if by_marker and state.phase in (_COLON, _VALUE) and state.key in self.arguments:
+            return True  # the call is whole, but its arguments are none: they are no JSON
         if not state.started and by_marker:
             said.arguments.append("{}")
             state.started = True

@@ -64,6 +64,13 @@ def test_deep_nests_are_none() -> None:
             "{'a': 1}<|tool_call_end|><|tool_calls_section_end|>",
             "{'a': 1}",
         ),
+        ("hermes", '<tool_call>{"name": "ping", "arguments" 2}</tool_call>', ""),
+        ("hermes", '<tool_call>{"name": "ping", "arguments": </tool_call>', ""),
+        (
+            "longcat",
+            '<longcat_tool_call>{"name": "ping", "arguments"<x>[1]}</longcat_tool_call>',
+            "",
+        ),
         (
             "deepseek_v31",
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>ping<｜tool▁sep｜>a = 1<｜tool▁call▁end｜>",
