@@ -25,7 +25,7 @@ demo: $(DEPENDENCIES)
 test: $(DEVELOPMENT)
 	$(BIN)/python -m golden.models
 	-$(BIN)/python -m golden.foreign_templates
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: $(DEVELOPMENT)
 	$(BIN)/ruff check .

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def serving(server: str, log: Path) -> Iterator[str]:
 
 
 def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < deadline:
         try:
             if Client(url).get("/health").status == 200:
@@ -65,23 +66,32 @@ def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) ->
 
 
 class Replays:
-    """The results of each configuration, asked when they are first wanted."""
+    """The results of configurations, asked a few at a time in the order in which they are given."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, servers: Iterable[str]) -> None:
         self.divergences = Divergences.load(GOLDEN / "divergences.toml")
         self._logs = logs
-        self._results: dict[str, list[Result]] = {}
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._results = {server: self._pool.submit(self._replay, server) for server in servers}
+
+    def _replay(self, server: str) -> list[Result]:
+        with serving(server, self._logs / f"{server}.log") as url:
+            return replay(Client(url), golden, self.divergences, server)
 
     def of(self, server: str) -> list[Result]:
-        if server not in self._results:
-            with serving(server, self._logs / f"{server}.log") as url:
-                self._results[server] = replay(Client(url), golden, self.divergences, server)
-        return self._results[server]
+        return self._results[server].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture(scope="module")
-def replays(tmp_path_factory: pytest.TempPathFactory) -> Replays:
-    return Replays(tmp_path_factory.mktemp("logs"))
+def replays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replays]:
+    here = [item for item in request.session.items if item.path == request.path]
+    named = [item.callspec.params["server"] for item in here if hasattr(item, "callspec")]
+    made = Replays(tmp_path_factory.mktemp("logs"), named if len(named) == len(here) else golden.servers)
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("server", list(golden.servers))

@@ -13,6 +13,7 @@ from .running import Running, running
 RENDER = "/v1/chat/completions/render"
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+SHARED = "{% set n = namespace(x=1) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
 HOSTILE = [
     ENDLESS,
     "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
@@ -25,8 +26,8 @@ HOSTILE = [
     "{{ messages.append(1) }}",
     "{% include '/etc/passwd' %}",
     "{{ cycler.__init__.__globals__ }}",
-    "{% set n = namespace(x=1) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x|tojson }}",
-    "{% set n = namespace(x=1) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+    SHARED + "{{ n.x|tojson }}",
+    SHARED + "{{ n.x }}",
     "{{ 'a'.encode().ljust(2500000000)|length }}",
     "{{ (1).to_bytes(2500000000, 'big')|length }}",
     "{{ '{0:{w}}'.format(1, w=2500000000) }}",
