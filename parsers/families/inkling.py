@@ -26,7 +26,7 @@ _CALLS = (On(_CALL, "call"),)
 
 def _kind(author: str) -> Route | None:
     """The word before a block's kind, if there is any, is for nobody."""
-    return Route("") if len(author.split()) <= 1 else None
+    return Route("", dropped=len(author.strip())) if len(author.split()) <= 1 else None
 
 
 def _may_be_author(text: str) -> bool:

@@ -20,13 +20,18 @@ _CALL, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _ARGUMENTS = "<|tool_call_argument_begin|>"
 
 _ID = re.compile(r"(?:functions\.(?!:)|(?!functions\.))([^:]+):(?:.*:)?[0-9]+", re.DOTALL)
+_NOT_IN_IDS = re.compile(r"[<\n\r]")
 
 
 def _call(header: str) -> Route | None:
-    """`functions.NAME:NUMBER`, which is the call's id."""
+    """`functions.NAME:NUMBER`, which is the call's id, unless there is more in it than ids have."""
     call_id = header.strip()
     found = _ID.fullmatch(call_id)
-    return Route("arguments", found[1], call_id) if found else None
+    if found is None:
+        return None
+    if _NOT_IN_IDS.search(call_id):
+        return Route("arguments", found[1], dropped=len(call_id) - len(found[1]))
+    return Route("arguments", found[1], call_id)
 
 
 REASONING = ReasoningGrammar(

@@ -25,7 +25,7 @@ from renderd.conformance.formats import Assembler, assembly, is_answer, outline
 from renderd.conformance.paths import show
 from renderd.conformance.rules import BATCH, hop_rules, stream_rules
 
-_CREATED = re.compile(rb'"created":\s*\d+')
+_CREATED = re.compile(rb'"created(?:_at)?":\s*\d+')
 
 
 class StreamAnswer(msgspec.Struct):

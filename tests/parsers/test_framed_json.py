@@ -122,6 +122,13 @@ def test_kimis_calls_bring_their_ids() -> None:
     assert read(KIMI, f"{K}{PING_0}{kimi('mk:7', '{}')}{K_END}").ids == ["functions.ping:0", "mk:7"]
 
 
+@pytest.mark.parametrize("between", ["a\n:", "<b>:"])
+def test_kimis_ids_are_of_one_line(between: str) -> None:
+    message = read(KIMI, f"{K}{kimi(f'functions.ping:{between}1', '{}')}{K_END}")
+    assert (message.calls, message.ids) == ([("ping", "{}")], [None])
+    assert message.anomalies == {"dropped_text": len(f"functions.:{between}1")}
+
+
 # Mistral
 
 MISTRAL = ("mistral", "mistral")
@@ -325,6 +332,11 @@ def invoke(body: str) -> str:
 )
 def test_inkling(text: str, reasoning: str | None, content: str | None, calls: Calls) -> None:
     check(read(INKLING, text), reasoning, content, calls)
+
+
+def test_inklings_authors_are_counted() -> None:
+    message = read(INKLING, f"é<|content_thinking|>a{END}{M}name<|content_text|>b")
+    assert (message.reasoning, message.content, message.anomalies) == ("a", "b", {"dropped_text": 5})
 
 
 def test_inkling_without_a_tool_parser_leaves_calls_in_the_text() -> None:
