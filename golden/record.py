@@ -164,7 +164,8 @@ def ask_engine(client: Client, case: Json, script: Script) -> Json:
         recording["batch"] = client.post_ok(path, forced | {"stream": False, "stream_options": None})
         streamed = forced | {"stream": True}
         if case["api"] in DERENDERED:
-            recording["stream"] = events(client.sse(path, _with_usage(streamed, request)))
+            running = case["api"] == "chat"
+            recording["stream"] = events(client.sse(path, _with_usage(streamed, request, running)))
         else:
             recording["stream"] = events(client.sse(path, streamed, named=True))
         if any(event.get("error") for event in recording["stream"]):
@@ -172,8 +173,10 @@ def ask_engine(client: Client, case: Json, script: Script) -> Json:
     return recording
 
 
-def _with_usage(body: Json, request: Json) -> Json:
-    return body | {"stream_options": request.get("stream_options") or {"include_usage": True}}
+def _with_usage(body: Json, request: Json, running: bool = False) -> Json:
+    """`running`: each chunk is to say how many tokens came before it, which shows how early it is."""
+    options = {"include_usage": True} | ({"continuous_usage_stats": True} if running else {})
+    return body | {"stream_options": request.get("stream_options") or options}
 
 
 def _check_generated(answers: Sequence[Json], script: Script) -> None:
