@@ -40,6 +40,7 @@ class Memory(msgspec.Struct, array_like=True):
         prompt_tokens, tokens: lengths of prompt and output so far.
         ended: the answer is over; ids that come later add nothing.
         pending: a token that is text or the stop token, as the next event decides; at most one.
+        choice: index of the choice, None before its first event.
         held: lexemes that may begin a stop string, each with the number of its kind.
         window, snapshot: detokenizer and parser, of a parsed stream that has not ended.
         uncounted, reasoning_tokens: see ChoiceDecoder.
@@ -67,6 +68,7 @@ class Memory(msgspec.Struct, array_like=True):
     origin: bytes = b""
     answer: Any = None
     pending: list[int] = []
+    choice: int | None = None
 
     def save(self, decoder: ChoiceDecoder) -> None:
         """Note where a decoder is."""

@@ -218,6 +218,13 @@ class Opening:
             if memory.made_by == "completion":
                 raise bad_request("derender_completion_stream expects at most one choice per chunk")
             raise bad_request(f"derender_chat_stream expects at most one choice per chunk (got {count}).")
+        for choice in chunk.choices:
+            if memory.choice not in (None, choice.index):
+                raise bad_request(
+                    f"stream_state is that of choice {memory.choice}, not of choice {choice.index}: keep one "
+                    "for each index."
+                )
+            memory.choice = choice.index
         delta = sum(len(choice.token_ids or ()) for choice in chunk.choices)
         checks.check_total(self._setup, memory.prompt_tokens, memory.tokens + history, delta)
 

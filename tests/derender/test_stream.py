@@ -197,6 +197,17 @@ def test_a_stop_token_that_does_not_stop_is_text() -> None:
         assert text_of(sent) == text
 
 
+@pytest.mark.parametrize("route", ["chat", "completion"])
+def test_each_choice_has_a_state_of_its_own(route: str) -> None:
+    stream = Streamer(derenderer(), route)
+    stream.send(chunk(encode("Hi")))
+    other = {"stream": True, "stream_state": stream.state, "generate_chunk": chunk(encode("Ho"), index=1)}
+    error = refusal(derenderer(), route, **other)
+    assert (error.status, "choice 0, not of choice 1" in error.message) == (400, True)
+    stream.send({"request_id": "rq", "choices": []})
+    stream.send(chunk(encode("Ha"), finish_reason="stop"))
+
+
 def test_news_of_one_call_in_one_chunk_are_one_entry() -> None:
     (sent,) = parsing().send_all(chunks([*encode(CLOSED + CALLS), EOS], [999]))
     first, second = sent["choices"][0]["delta"]["tool_calls"]
