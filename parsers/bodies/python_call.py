@@ -111,9 +111,13 @@ class PythonCall:
         if not state.word and text[at].isspace():
             return at + 1
         end = _NAME_END.search(text, at)
-        stop = end.start() if end else len(text)
+        room = _LONGEST_WORD + 1 - len(state.word)
+        stop = min(end.start() if end else len(text), at + room)
+        if not state.word and _NAME.match(text, at) is None:  # nothing of it is read, whatever the chunks
+            said.failed = True
+            return at
         state.word += text[at:stop]
-        if len(state.word) > _LONGEST_WORD or (state.word and _NAME.match(state.word) is None):
+        if len(state.word) > _LONGEST_WORD:
             said.failed = True
         elif end is None:
             pass
