@@ -155,7 +155,11 @@ def _model_flags(group: _Group) -> None:
 
 def _template_flags(group: _Group) -> None:
     add = group.add_argument
-    add("--chat-template", metavar="TEMPLATE", help="file, or the template itself; default: the tokenizer's")
+    add(
+        "--chat-template",
+        metavar="TEMPLATE",
+        help="file, a template's name (the tokenizer's or built in) or its text; default: the tokenizer's",
+    )
     add(
         "--chat-template-content-format",
         choices=["auto", "string", "openai"],

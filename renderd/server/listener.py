@@ -16,6 +16,9 @@ from renderd.server.config import ServerConfig, StartupError, environment_int
 logger = logging.getLogger("renderd.server")
 
 _REFRESH_SECONDS = 2.0
+_SHUTDOWN_SECONDS = 30
+"""What requests under way get to finish: a client that never sends the rest of its body must not keep the
+process."""
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -73,6 +76,16 @@ class Server(uvicorn.Server):
         if self._flags.enable_ssl_refresh and self.config.ssl is not None:
             self._refreshing = asyncio.create_task(_refresh(self.config.ssl, self._flags))
         logger.info("ready on %s", self._address())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(_SHUTDOWN_SECONDS, self._cut)
+        await super().shutdown(sockets)
+
+    def _cut(self) -> None:
+        """Close what is still open: to a request, its client is gone then."""
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.close()
 
     def _address(self) -> str:
         if self._listening.family == socket.AF_UNIX:
