@@ -59,6 +59,7 @@ POOLSIDE = replace(
     names=("poolside_v1",),
     initial=off_unless_enabled,
     boundary=("<assistant>",),
+    required_tokens=("<think>", "</think>", "<assistant>"),
     models="Laguna",
     signs=(Signs(template=("<assistant>", "<think>"), model_type="laguna"),),
 )

@@ -35,6 +35,7 @@ REASONING = ReasoningGrammar(
     begin="outset",
     empty="section",
     end_counts=True,
+    required_tokens=("<mm:think>", "</mm:think>"),
     models="MiniMax M3",
     format="<mm:think> ... </mm:think>",
     signs=(Signs(template=("<mm:think>",)),),

@@ -44,9 +44,14 @@ _ARRAY_REGIONS = {
 }
 
 
-def _tools(model: ModelFacts) -> ToolGrammar:
+def _check(model: ModelFacts, kind: str) -> None:
+    """Raises UnfitModelError where the tokenizer is none of Mistral's."""
     if not model.is_token(_CALLS):
-        raise UnfitModelError(f"the mistral tool parser needs a tokenizer that has the token {_CALLS}")
+        raise UnfitModelError(f"the mistral {kind} parser needs a tokenizer that has the token {_CALLS}")
+
+
+def _tools(model: ModelFacts) -> ToolGrammar:
+    _check(model, "tool")
     named = model.is_token(_ARGS)
     if named:
         regions = {
@@ -80,6 +85,7 @@ def _tools(model: ModelFacts) -> ToolGrammar:
 
 
 def _reasoning(model: ModelFacts) -> ReasoningGrammar:
+    _check(model, "reasoning")
     if not model.is_token(_THINK):
         return ReasoningGrammar(
             names=_NAMES, initial=lambda _: "off", absorbs=model.is_token(_ARGS), needs_special_tokens=True

@@ -111,6 +111,9 @@ def test_a_chat_travels_through_render_and_derender() -> None:
             "it has no token '<|python_tag|>'",
         ),
         ("llama3_1", ["--reasoning-parser", "deepseek_r1"], "--reasoning-parser deepseek_r1 cannot be used"),
+        ("qwen3", ["--reasoning-parser", "mistral"], "needs a tokenizer that has the token [TOOL_CALLS]"),
+        ("qwen3", ["--reasoning-parser", "minimax_m3"], "it has no token '</mm:think>', '<mm:think>'"),
+        ("qwen3", ["--reasoning-parser", "poolside_v1"], "it has no token '<assistant>'"),
         ("qwen3", ["--chat-template", "nope.jinja"], "nope.jinja"),
         ("qwen3", ["--max-model-len", "1000M"], "--max-model-len"),
         (
