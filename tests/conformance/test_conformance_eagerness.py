@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,15 +59,40 @@ def test_what_differs_is_not_late() -> None:
     assert late("x/y", chunk(), chunk(), chunk(content="Good day, Hello")) == []
 
 
-@pytest.mark.parametrize(("text", "waits"), [("a b", True), ("[12.5]", True), ("abc", False)])
-def test_whitespace_and_fractions_may_wait(text: str, waits: bool) -> None:
-    at = {"a b": 1, "[12.5]": 4, "abc": 1}[text]
-    theirs = eagerness.recorded([chunk(1, content=text)])
+@pytest.mark.parametrize(
+    ("begin", "character", "waits"),
+    [
+        ('["a', " ", True),
+        ("[12.", "5", True),
+        ("[", "-", True),
+        ('{"a": "b", "c": 1', "2", True),
+        ('["in 199', "9", False),
+    ],
+)
+def test_whitespace_and_numbers_may_wait(begin: str, character: str, waits: bool) -> None:
+    assert bool(waited(call, begin, character)) is not waits
+
+
+def test_digits_of_prose_may_not_wait() -> None:
+    assert waited(lambda text: {"content": text}, "In 199", "9")
+
+
+def waited(part: Callable[[str], dict[str, Any]], begin: str, character: str) -> list[tuple[str, str]]:
+    """What is said where the last character comes one token later than the reference's."""
+    theirs = eagerness.recorded([chunk(1, **part(begin + character))])
     assert theirs is not None
-    ours = eagerness.own(
-        [event(1), event(2), event(3)], [chunk(content=text[:at]), chunk(), chunk(content=text[at])]
-    )
-    assert bool(list(eagerness.late("x/y", theirs, ours))) is not waits
+    ours = eagerness.own([event(1), event(2)], [chunk(**part(begin)), chunk(**part(character))])
+    return list(eagerness.late("x/y", theirs, ours))
+
+
+def test_behind_what_may_wait_the_rest_is_looked_at() -> None:
+    theirs = eagerness.recorded([chunk(1, content="<abc")])
+    assert theirs is not None
+    ours = eagerness.own([event(1), event(2), event(3)], [chunk(), chunk(content="<a"), chunk(content="bc")])
+    assert [reason for _, reason in eagerness.late("granite3/prose", theirs, ours)] == [
+        "may begin a marker",
+        "",
+    ]
 
 
 def test_the_beginning_of_a_marker_may_wait_where_that_is_declared() -> None:
