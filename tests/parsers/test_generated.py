@@ -105,9 +105,9 @@ def read_both_ways(
 
 
 def settled(message: Message) -> dict[str, int]:
-    """The anomalies that are counted alike however an output is cut. Of text behind an object that ended too
-    early the cut decides how much was still waiting and how much was dropped."""
-    open_kinds = ("dropped_text", "unfinished_value")
+    """The anomalies that are counted alike however an output is cut. The cut decides how much of a text that
+    was no call was still waiting, and of text behind an object that ended too early how much was dropped."""
+    open_kinds = ("dropped_text", "unfinished_value", "markup_in_content")
     return {kind: characters for kind, characters in message.anomalies.items() if kind not in open_kinds}
 
 
