@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET
 
@@ -18,24 +18,11 @@ from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
 from renderd.derender.stops import End, StopSearch, drop_stop_token
 from renderd.wire.answers import ChatChoice, ChatCompletion, Completion, CompletionChoice
-from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest
+from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest, FinishedMessage
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChoice, GenerateResponse, GenerateUsage
 
 T = TypeVar("T")
-
-
-class MessageBody(Protocol):
-    """What the batch bodies of all routes that answer with a message have, besides their request."""
-
-    @property
-    def generate_response(self) -> GenerateResponse: ...
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def prompt_tokens(self) -> int | None: ...
-    @property
-    def prompt_token_ids(self) -> list[int] | None: ...
 
 
 class Decoded(NamedTuple):
@@ -77,7 +64,7 @@ class BatchDerenderer:
             metrics=response.metrics,
         )
 
-    def open(self, body: MessageBody, route: MessageRoute[T]) -> tuple[str, Context, Sequence[int]]:
+    def open(self, body: FinishedMessage, route: MessageRoute[T]) -> tuple[str, Context, Sequence[int]]:
         """What the answer calls the model, the compiled request, and the ids that come before the output."""
         setup, response = self._setup, body.generate_response
         request = route.request(body, stream=False)

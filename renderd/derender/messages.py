@@ -15,7 +15,7 @@ from renderd.derender.ids import CallIds
 from renderd.derender.message import FAILURES
 from renderd.derender.opening import Stream
 from renderd.derender.requests import read_object
-from renderd.derender.route import MessageRoute
+from renderd.derender.route import MessageRoute, finished_prompt_tokens, streamed_prompt_tokens
 from renderd.derender.stream import StreamDerenderer, guarded
 from renderd.wire.anthropic_answers import (
     EndDelta,
@@ -65,8 +65,7 @@ class MessagesDerenderer:
         if (failure := FAILURES.get(choice.finish_reason or "")) is not None:
             raise ApiError(500, "InternalServerError", failure)
         decoded = self._batch.decode(choice, context, seed)
-        prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
-        progress = Progress(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
+        progress = Progress(finished_prompt_tokens(body))
         writer = BlockWriter(progress, context, _call_ids(context, response.request_id), response.request_id)
         writer.feed(decoded.events)
         writer.end()
@@ -92,7 +91,7 @@ class MessagesDerenderer:
         memory = stream.memory
         events: list[MessageEvent] = []
         if memory.answer is None:
-            progress = Progress(_input_tokens(body, memory.prompt_tokens))
+            progress = Progress(streamed_prompt_tokens(body, memory.prompt_tokens))
             events.append(_start(chunk, stream.model, progress))
         else:
             progress = msgspec.convert(memory.answer, Progress)
@@ -134,14 +133,6 @@ def _end(finish_reason: str | None, stop_reason: int | str | None, progress: Pro
         stop_reason_of(finish_reason, stop_reason, progress.called),
         stop_reason if isinstance(stop_reason, str) else None,
     )
-
-
-def _input_tokens(body: DerenderMessagesStreamRequest, known: int) -> int:
-    """Tokens of the prompt: as the body says, else as many as it brings, else as the engine counted."""
-    if body.prompt_tokens is not None:
-        return body.prompt_tokens
-    usage = body.generate_chunk.usage
-    return known or (usage.prompt_tokens if usage else 0)
 
 
 def _start(chunk: GenerateChunk, model: str, progress: Progress) -> MessageStart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
@@ -31,6 +31,7 @@ from renderd.wire.derender import (
     DerenderChatStreamRequest,
     DerenderCompletionStreamRequest,
     PromptIds,
+    StreamedEvent,
     decode_field,
 )
 from renderd.wire.errors import bad_request
@@ -40,19 +41,6 @@ from renderd.wire.state import DerenderStreamState
 T = TypeVar("T")
 
 _COMPLETION = "body.DerenderCompletionStreamRequest"
-
-
-class MessageStreamBody(Protocol):
-    """What the streaming bodies of all routes that answer with a message have, besides their request."""
-
-    @property
-    def generate_chunk(self) -> GenerateChunk: ...
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def stream_state(self) -> DerenderStreamState | None: ...
-    @property
-    def prompt_token_ids(self) -> Raw | None: ...
 
 
 @dataclass
@@ -92,7 +80,7 @@ class Opening:
         """A chat stream at this event."""
         return self.message(body, CHAT)
 
-    def message(self, body: MessageStreamBody, route: MessageRoute[T]) -> Stream:
+    def message(self, body: StreamedEvent, route: MessageRoute[T]) -> Stream:
         """A stream of a message at this event, over any of the routes that answer with one."""
         setup, state, raw = self._setup, body.stream_state, getattr(body, route.field)
         made_by = f"{route.api.lower()} {setup.parsers}"

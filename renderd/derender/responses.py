@@ -16,7 +16,7 @@ from renderd.derender.items import Answer, ItemWriter
 from renderd.derender.message import FAILURES
 from renderd.derender.opening import Stream
 from renderd.derender.requests import read_object
-from renderd.derender.route import MessageRoute
+from renderd.derender.route import MessageRoute, finished_prompt_tokens, streamed_prompt_tokens
 from renderd.derender.setup import Setup
 from renderd.derender.stream import News, StreamDerenderer, guarded
 from renderd.wire.answers import ChatTokenLogprob
@@ -62,8 +62,7 @@ class ResponsesDerenderer:
         if len(response.choices) != 1:
             raise bad_request(f"a response is one choice (got {len(response.choices)}).")
         choice = response.choices[0]
-        prompt = body.prompt_token_ids if body.prompt_token_ids is not None else response.prompt_token_ids
-        answer = Answer(len(prompt or ()) if body.prompt_tokens is None else body.prompt_tokens)
+        answer = Answer(finished_prompt_tokens(body))
         told = told_by(context)
         writer = self._writer(answer, context, told, response.request_id)
         decoded, read = self._read_choice(choice, context, seed, writer)
@@ -90,7 +89,9 @@ class ResponsesDerenderer:
         stream, chunk = self._stream.opening.message(body, _ROUTE), body.generate_chunk
         memory, told = stream.memory, told_by(stream.context)
         first = memory.answer is None
-        answer = Answer(_input_tokens(body, memory.prompt_tokens)) if first else _answer(memory.answer)
+        answer = (
+            Answer(streamed_prompt_tokens(body, memory.prompt_tokens)) if first else _answer(memory.answer)
+        )
         writer = self._writer(answer, stream.context, told, chunk.request_id)
         if first:
             for kind in ("created", "in_progress"):
@@ -206,14 +207,6 @@ def _parts(
 def _answer(value: Any) -> Answer:
     """Raises ValueError for what is none."""
     return msgspec.convert(value, Answer)
-
-
-def _input_tokens(body: DerenderResponsesStreamRequest, known: int) -> int:
-    """Tokens of the prompt: as the body says, else as many as it brings, else as the engine counted."""
-    if body.prompt_tokens is not None:
-        return body.prompt_tokens
-    usage = body.generate_chunk.usage
-    return known or (usage.prompt_tokens if usage else 0)
 
 
 def _entry(token: ChatTokenLogprob) -> OutputLogprob:

@@ -13,6 +13,7 @@ from renderd.derender.context import Context
 from renderd.derender.requests import read_chat_request
 from renderd.derender.setup import Setup
 from renderd.wire.chat import ChatCompletionRequest
+from renderd.wire.derender import FinishedMessage, StreamedEvent
 
 T = TypeVar("T")
 
@@ -54,3 +55,24 @@ class MessageRoute(Generic[T]):
 CHAT: MessageRoute[ChatCompletionRequest] = MessageRoute(
     "Chat", "chat_request", read_chat_request, lambda request: request
 )
+
+
+def finished_prompt_tokens(body: FinishedMessage) -> int:
+    """Tokens of the prompt of a finished answer: as the body says, else as many as came with it."""
+    if body.prompt_tokens is not None:
+        return body.prompt_tokens
+    ids = (
+        body.prompt_token_ids
+        if body.prompt_token_ids is not None
+        else body.generate_response.prompt_token_ids
+    )
+    return len(ids or ())
+
+
+def streamed_prompt_tokens(body: StreamedEvent, known: int) -> int:
+    """Tokens of the prompt of a stream: as the body says, else as many as came with it, else as the engine
+    counted."""
+    if body.prompt_tokens is not None:
+        return body.prompt_tokens
+    usage = body.generate_chunk.usage
+    return known or (usage.prompt_tokens if usage else 0)

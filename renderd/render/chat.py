@@ -69,7 +69,9 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     _check_tool_choice(request, server)
     field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
     name = "chatcmpl-" + base_id(header_id, request.request_id)
-    return render_message(server, request, getattr(request, field), field, name, server.writer.templated)
+    requested_tokens, sized = getattr(request, field), server.writer.templated
+    check_message(server, request, requested_tokens, field, sized)
+    return render_message(server, request, requested_tokens, name, sized)
 
 
 def check_message(
@@ -79,7 +81,8 @@ def check_message(
     field: str,
     sized: bool = True,
 ) -> None:
-    """What is checked before a prompt is made: rights and, `sized`, sizes. Raises ApiError 400."""
+    """What is checked before a prompt is made: rights and, `sized`, sizes. `field`: what the API calls
+    `requested_tokens`. Raises ApiError 400."""
     check_rights(
         server,
         request.chat_template,
@@ -95,16 +98,14 @@ def render_message(
     server: Server,
     request: ChatCompletionRequest,
     requested_tokens: int | None,
-    field: str,
     request_id: str,
     sized: bool,
     takes_ids: bool = True,
 ) -> GenerateRequest:
-    """What an engine needs to answer a request of any API with messages. `field`: what the API calls
-    `requested_tokens`. `sized`: these are checked, and the prompt is cut and measured, as the tokenizer does
-    it. `takes_ids`: a prompt may come as ids. Raises ApiError 400."""
+    """What an engine needs to answer a request of any API with messages, behind `check_message`. `sized`: the
+    prompt is cut and measured, as the tokenizer does it. `takes_ids`: a prompt may come as ids. Raises
+    ApiError 400."""
     model, family = server.model, server.family
-    check_message(server, request, requested_tokens, field, sized)
     tools = tool_dicts(request)
     kwargs = effective_kwargs(
         request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map

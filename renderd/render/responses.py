@@ -36,7 +36,6 @@ def render_responses(server: Server, request: ResponsesRequest) -> GenerateReque
         server,
         chat,
         request.max_output_tokens,
-        "max_output_tokens",
         name,
         sized=True,
         takes_ids=server.writer.templated,

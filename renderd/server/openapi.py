@@ -10,6 +10,7 @@ import msgspec
 import renderd
 from renderd.server.routes import GETS, POSTS
 from renderd.wire import derender
+from renderd.wire.anthropic import MessagesRequest
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.errors import ErrorResponse
@@ -25,6 +26,9 @@ _RAW = (
     (derender.DerenderCompletionRequest, "completion_request", CompletionRequest),
     (derender.DerenderCompletionStreamRequest, "completion_request", CompletionRequest),
     (derender.DerenderCompletionStreamRequest, "prompt_token_ids", list[int]),
+    (derender.DerenderMessagesRequest, "messages_request", MessagesRequest),
+    (derender.DerenderMessagesStreamRequest, "messages_request", MessagesRequest),
+    (derender.DerenderMessagesStreamRequest, "prompt_token_ids", list[int]),
     (derender.DerenderResponsesRequest, "responses_request", ResponsesRequest),
     (derender.DerenderResponsesStreamRequest, "responses_request", ResponsesRequest),
     (derender.DerenderResponsesStreamRequest, "prompt_token_ids", list[int]),

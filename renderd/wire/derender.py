@@ -1,4 +1,4 @@
-"""Bodies of the two derender routes (contract E.1). Fields typed `Raw` are decoded only when needed."""
+"""Bodies of the derender routes (contract E.1). Fields typed `Raw` are decoded only when needed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ S = TypeVar("S", bound=msgspec.Struct)
 PromptIds = list[Annotated[int, Meta(ge=0)]]
 
 
-class DerenderChatRequest(msgspec.Struct):
-    """A finished chat answer to derender. `chat_request` is the chat request as the client sent it."""
+class FinishedMessage(msgspec.Struct):
+    """What the bodies of finished messages have, besides their request."""
 
     generate_response: GenerateResponse
     stream: bool = False
     model: str | None = None
     prompt_tokens: int | None = None
     prompt_token_ids: PromptIds | None = None
-    chat_request: Raw | None = None
 
 
-class DerenderChatStreamRequest(msgspec.Struct):
-    """One event of a streamed chat answer, with the state that the last call returned, null at first."""
+class StreamedEvent(msgspec.Struct):
+    """What the bodies of one event of a stream have, besides their request. The state is the one that the
+    last call returned, null at first."""
 
     generate_chunk: GenerateChunk
     stream: bool = True
@@ -41,6 +41,21 @@ class DerenderChatStreamRequest(msgspec.Struct):
     stream_state: DerenderStreamState | None = None
     prompt_tokens: int | None = None
     prompt_token_ids: Raw | None = None
+
+
+M = TypeVar("M", bound=FinishedMessage)
+E = TypeVar("E", bound=StreamedEvent)
+
+
+class DerenderChatRequest(FinishedMessage):
+    """A finished chat answer to derender. `chat_request` is the chat request as the client sent it."""
+
+    chat_request: Raw | None = None
+
+
+class DerenderChatStreamRequest(StreamedEvent):
+    """One event of a streamed chat answer."""
+
     chat_request: Raw | None = None
 
 
@@ -55,91 +70,57 @@ class DerenderCompletionRequest(msgspec.Struct):
     completion_request: Raw | None = None
 
 
-class DerenderCompletionStreamRequest(msgspec.Struct):
-    """One event of a streamed completion, with the state that the last call returned, null at first."""
+class DerenderCompletionStreamRequest(StreamedEvent):
+    """One event of a streamed completion."""
 
-    generate_chunk: GenerateChunk
-    stream: bool = True
-    model: str | None = None
-    stream_state: DerenderStreamState | None = None
-    prompt_tokens: int | None = None
-    prompt_token_ids: Raw | None = None
     completion_request: Raw | None = None
 
 
-class DerenderMessagesRequest(msgspec.Struct):
+class DerenderMessagesRequest(FinishedMessage):
     """A finished message to derender. `messages_request` is the messages request as the client sent it."""
 
-    generate_response: GenerateResponse
-    stream: bool = False
-    model: str | None = None
-    prompt_tokens: int | None = None
-    prompt_token_ids: PromptIds | None = None
     messages_request: Raw | None = None
 
 
-class DerenderMessagesStreamRequest(msgspec.Struct):
-    """One event of a streamed message, with the state that the last call returned, null at first."""
+class DerenderMessagesStreamRequest(StreamedEvent):
+    """One event of a streamed message."""
 
-    generate_chunk: GenerateChunk
-    stream: bool = True
-    model: str | None = None
-    stream_state: DerenderStreamState | None = None
-    prompt_tokens: int | None = None
-    prompt_token_ids: Raw | None = None
     messages_request: Raw | None = None
 
 
-class DerenderResponsesRequest(msgspec.Struct):
+class DerenderResponsesRequest(FinishedMessage):
     """A finished response to derender. `responses_request` is the request as the client sent it."""
 
-    generate_response: GenerateResponse
-    stream: bool = False
-    model: str | None = None
-    prompt_tokens: int | None = None
-    prompt_token_ids: PromptIds | None = None
     responses_request: Raw | None = None
 
 
-class DerenderResponsesStreamRequest(msgspec.Struct):
-    """One event of a streamed response, with the state that the last call returned, null at first."""
+class DerenderResponsesStreamRequest(StreamedEvent):
+    """One event of a streamed response."""
 
-    generate_chunk: GenerateChunk
-    stream: bool = True
-    model: str | None = None
-    stream_state: DerenderStreamState | None = None
-    prompt_tokens: int | None = None
-    prompt_token_ids: Raw | None = None
     responses_request: Raw | None = None
 
 
 def decode_chat(body: bytes) -> DerenderChatRequest | DerenderChatStreamRequest:
     """The body of `/v1/chat/completions/derender`. Raises ApiError 400."""
-    values = _split(body)
-    if _streams(values, DerenderChatRequest):
-        return _bind_stream(values, DerenderChatStreamRequest, DerenderChatRequest)
-    request = _bind(values, DerenderChatRequest)
-    _check_ids(request.generate_response, "body.DerenderChatRequest.generate_response")
-    return request
+    return _decode_message(body, DerenderChatRequest, DerenderChatStreamRequest)
 
 
 def decode_messages(body: bytes) -> DerenderMessagesRequest | DerenderMessagesStreamRequest:
     """The body of `/v1/messages/derender`. Raises ApiError 400."""
-    values = _split(body)
-    if _streams(values, DerenderMessagesRequest):
-        return _bind_stream(values, DerenderMessagesStreamRequest, DerenderMessagesRequest)
-    request = _bind(values, DerenderMessagesRequest)
-    _check_ids(request.generate_response, "body.DerenderMessagesRequest.generate_response")
-    return request
+    return _decode_message(body, DerenderMessagesRequest, DerenderMessagesStreamRequest)
 
 
 def decode_responses(body: bytes) -> DerenderResponsesRequest | DerenderResponsesStreamRequest:
     """The body of `/v1/responses/derender`. Raises ApiError 400."""
+    return _decode_message(body, DerenderResponsesRequest, DerenderResponsesStreamRequest)
+
+
+def _decode_message(body: bytes, finished: type[M], streamed: type[E]) -> M | E:
     values = _split(body)
-    if _streams(values, DerenderResponsesRequest):
-        return _bind_stream(values, DerenderResponsesStreamRequest, DerenderResponsesRequest)
-    request = _bind(values, DerenderResponsesRequest)
-    _check_ids(request.generate_response, "body.DerenderResponsesRequest.generate_response")
+    if _streams(values, finished):
+        return _bind_stream(values, streamed, finished)
+    request = _bind(values, finished)
+    _check_ids(request.generate_response, f"body.{finished.__name__}.generate_response")
     return request
 
 
