@@ -43,6 +43,11 @@ class _Process:
         self._most = math.inf
         self._receive(PREFIX)  # it says when it is ready: starting is no template's time
 
+    @property
+    def lives(self) -> bool:
+        """Whether nobody has ended it."""
+        return self._process.poll() is None
+
     def ask(self, question: bytes, seconds: float) -> bytes | None:
         """The answer; None when the process died of it. Raises TimeoutError. In both cases it has ended."""
         self._deadline, self._most = time.monotonic() + seconds, self._spent() + CPU_SECONDS
@@ -72,24 +77,26 @@ class _Process:
 
     def _send(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        left = memoryview(data)
+        file, left = self._process.stdin.fileno(), memoryview(data)
         while left:
-            self._wait([], [self._process.stdin])
-            left = left[os.write(self._process.stdin.fileno(), left[: 1 << 16]) :]
+            self._wait(file, select.POLLOUT)
+            left = left[os.write(file, left[: select.PIPE_BUF]) :]
 
     def _receive(self, size: int) -> bytes:
         assert self._process.stdout is not None
-        parts = []
+        file, parts = self._process.stdout.fileno(), []
         while size:
-            self._wait([self._process.stdout], [])
-            parts.append(os.read(self._process.stdout.fileno(), min(size, 1 << 20)))
+            self._wait(file, select.POLLIN)
+            parts.append(os.read(file, min(size, 1 << 20)))
             if not parts[-1]:
                 raise OSError("the process has ended")
             size -= len(parts[-1])
         return b"".join(parts)
 
-    def _wait(self, readable: list[Any], writable: list[Any]) -> None:
-        while not any(select.select(readable, writable, [], 0.1)):
+    def _wait(self, file: int, event: int) -> None:
+        waiting = select.poll()  # unlike select(), it takes files of any number
+        waiting.register(file, event)
+        while not waiting.poll(100):
             if time.monotonic() > self._deadline or self._spent() > self._most:
                 raise TimeoutError
 
@@ -98,14 +105,25 @@ _idle: list[_Process] = []
 """Processes that wait for the next template. There are never more than threads that have asked."""
 
 
+def _free() -> _Process:
+    while True:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            return _Process()
+        if process.lives:
+            return process
+
+
 def _ask(question: Mapping[str, Any]) -> Any:
     try:
-        process = _idle.pop()
-    except IndexError:
-        process = _Process()
+        asked = json.dumps(question).encode()
+    except RecursionError:
+        raise bad_request("maximum recursion depth exceeded") from None
+    process = _free()
     seconds = float(os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT") or SECONDS)
     try:
-        answer = process.ask(json.dumps(question).encode(), seconds)
+        answer = process.ask(asked, seconds)
     except TimeoutError:
         raise bad_request("Rendering the chat template takes too long.") from None
     if answer is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from renderd.model.foreign import PREFIX, answer
 
@@ -14,9 +16,9 @@ MEMORY = 2 << 30
 
 def main() -> None:
     """Answer until stdin ends."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
-        own = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
+    with suppress(OSError):  # only Linux has this file, and keeps the limit
+        own = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     source, target = sys.stdin.buffer, sys.stdout.buffer
     # What a template makes Python print must not get between the answers.
