@@ -1,20 +1,17 @@
-"""Helpers of the messages tests: a server that reads messages requests, and Anthropic's own client on it."""
+"""Helpers of the messages tests: requests, streams of events, and Anthropic's own client on them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import anthropic
-import httpx2
 from anthropic.types import Message
 
-from parsers import build
-from renderd.derender import Derenderer, DerenderOptions
-from renderd.render import Renderer, RenderOptions
-from tests.derender.support import OPTIONS, Clock, Json, model
+from renderd.derender import Derenderer
+from tests.derender import support
+from tests.derender.support import Json
 
 WEATHER: Json = {
     "name": "get_weather",
@@ -31,60 +28,28 @@ def request(name: str = "qwen3", **fields: Any) -> Json:
     return {**REQUEST, "model": name, **fields}
 
 
-@cache
-def server(
-    name: str = "qwen3",
-    reasoning: str | None = None,
-    tools: str | None = None,
-    options: DerenderOptions = OPTIONS,
-) -> Derenderer:
-    family = build(reasoning, tools) if reasoning or tools else None
-    reader = Renderer(model(name), family, RenderOptions()).messages_reader
-    return Derenderer(model(name), family, options, clock=Clock(), read_messages=reader.read)
-
-
 def whole(derenderer: Derenderer, **body: Any) -> Json:
     """The message of a finished answer."""
     answer: Json = json.loads(derenderer.messages(json.dumps(body).encode()))
     return answer
 
 
-class Events:
-    """Sends an engine's events, keeps the state."""
+class Events(support.Events):
+    """Sends an engine's events, each twice: a retry says the same."""
 
     def __init__(self, derenderer: Derenderer, **requests: Any) -> None:
-        self.derenderer = derenderer
-        self.requests = requests
-        self.state: Json | None = None
+        super().__init__(derenderer.messages, **requests)
 
     def send(self, event: Json) -> list[Json]:
-        body = {"stream": True, "generate_chunk": event, "stream_state": self.state, **self.requests}
-        encoded = json.dumps(body).encode()
-        answer = json.loads(self.derenderer.messages(encoded))
-        assert json.loads(self.derenderer.messages(encoded))["events"] == answer["events"]
-        self.state = answer["stream_state"]
-        sent: list[Json] = answer["events"]
+        sent = super().send(event)
+        assert json.loads(self.route(self.bodies[-1]))["events"] == sent
         return sent
-
-    def send_all(self, events: Iterable[Json]) -> list[Json]:
-        return [one for event in events for one in self.send(event)]
-
-
-def sse(events: Sequence[Json]) -> str:
-    """Events as they go over the wire."""
-    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
 def client(body: Json | Sequence[Json]) -> anthropic.Anthropic:
     """Anthropic's client, on a server that answers with a message, or with the events of one."""
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if isinstance(body, dict):
-            return httpx2.Response(200, json=body)
-        return httpx2.Response(200, text=sse(body), headers={"content-type": "text/event-stream"})
-
-    transport = httpx2.MockTransport(answer)
-    return anthropic.Anthropic(api_key="none", http_client=httpx2.Client(transport=transport))
+    answer = body if isinstance(body, dict) else support.sse(body)
+    return anthropic.Anthropic(api_key="none", http_client=support.answering(answer))
 
 
 def received(body: Json | Sequence[Json]) -> Message:

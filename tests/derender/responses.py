@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import httpx2
-import openai
 from openai.types.responses import Response
 
 from renderd.derender import Derenderer
+from tests.derender import support
 from tests.derender.support import Json
 
 WEATHER: Json = {
@@ -36,42 +35,22 @@ def whole(derenderer: Derenderer, **body: Any) -> Json:
     return answer
 
 
-class Events:
-    """Sends an engine's events, keeps the state. The request goes with the first event alone."""
+class Events(support.Events):
+    """Sends an engine's events. The request goes with the first event alone."""
 
     def __init__(self, derenderer: Derenderer, **requests: Any) -> None:
-        self.derenderer = derenderer
-        self.requests = requests
-        self.state: Json | None = None
-        self.bodies: list[bytes] = []
-        self.answers: list[bytes] = []
+        super().__init__(derenderer.responses, **requests)
 
     def send(self, event: Json) -> list[Json]:
-        known = self.requests if self.state is None else {}
-        body = {"stream": True, "generate_chunk": event, "stream_state": self.state, **known}
-        self.bodies.append(json.dumps(body).encode())
-        self.answers.append(self.derenderer.responses(self.bodies[-1]))
-        answer = json.loads(self.answers[-1])
-        self.state = answer["stream_state"]
-        sent: list[Json] = answer["events"]
+        sent = super().send(event)
+        self.requests = {}
         return sent
-
-    def send_all(self, events: Iterable[Json]) -> list[Json]:
-        return [told for event in events for told in self.send(event)]
 
 
 def received(events: Iterable[Json]) -> Response:
     """What OpenAI's client makes of a stream that is over, its own sum of the deltas checked against it."""
-    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=text)
-
-    transport = httpx2.MockTransport(answer)
     with (
-        openai.OpenAI(
-            api_key="none", base_url="http://renderd", http_client=httpx2.Client(transport=transport)
-        ) as client,
+        support.openai_client(support.sse(events)) as client,
         client.responses.stream(model="qwen3", input="hi") as stream,
     ):
         told = list(stream)

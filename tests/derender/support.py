@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from parsers import build
 from renderd.conformance.assemble import Assembly, outline
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import Model, ModelConfig, load_model
+from renderd.render import Renderer, RenderOptions
 from renderd.wire.errors import ApiError
 
 Json = dict[str, Any]
@@ -64,11 +65,63 @@ def derenderer(
     options: DerenderOptions = OPTIONS,
 ) -> Derenderer:
     family = build(reasoning, tools) if reasoning or tools else None
-    return Derenderer(model(name), family, options, clock=Clock())
+    reader = Renderer(model(name), family, RenderOptions()).messages_reader
+    return Derenderer(model(name), family, options, clock=Clock(), read_messages=reader.read)
 
 
 def encode(text: str, name: str = "qwen3") -> list[int]:
     return list(model(name).tokenizer.encode(text, False))
+
+
+EOS = 151645
+PROMPT = encode("<|im_start|>assistant\n")
+THOUGHT = "<think>\nHm.\n</think>\n\n"
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich 🌍", "days": 3}}\n</tool_call>'
+PINGED = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+
+
+class Events:
+    """Sends an engine's events to a route whose chunks are events, keeps the state."""
+
+    def __init__(self, route: Callable[[bytes], bytes], **requests: Any) -> None:
+        self.route = route
+        self.requests = requests
+        self.state: Json | None = None
+        self.bodies: list[bytes] = []
+        self.answers: list[bytes] = []
+
+    def send(self, event: Json) -> list[Json]:
+        body = {"stream": True, "generate_chunk": event, "stream_state": self.state, **self.requests}
+        self.bodies.append(json.dumps(body).encode())
+        self.answers.append(self.route(self.bodies[-1]))
+        answer = json.loads(self.answers[-1])
+        self.state = answer["stream_state"]
+        sent: list[Json] = answer["events"]
+        return sent
+
+    def send_all(self, events: Iterable[Json]) -> list[Json]:
+        return [one for event in events for one in self.send(event)]
+
+
+def sse(events: Iterable[Json]) -> str:
+    """Events as they go over the wire."""
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+def answering(answer: Json | str) -> httpx2.Client:
+    """A client of a server that has one answer: a JSON body, or the text of a stream."""
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        if isinstance(answer, str):
+            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=answer)
+        return httpx2.Response(200, json=answer)
+
+    return httpx2.Client(transport=httpx2.MockTransport(respond))
+
+
+def openai_client(stream: str) -> openai.OpenAI:
+    """OpenAI's client of a server that answers with this stream."""
+    return openai.OpenAI(api_key="none", base_url="http://renderd", http_client=answering(stream))
 
 
 def chat(server: Derenderer, **body: Any) -> Json:
@@ -153,15 +206,8 @@ def put_together(sent: Iterable[Json]) -> Json:
 def received(sent: Iterable[Json]) -> ParsedChatCompletionMessage[None]:
     """The message that OpenAI's client makes of a stream that is over."""
     text = "".join(f"data: {json.dumps(part)}\n\n" for part in sent) + "data: [DONE]\n\n"
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=text)
-
-    transport = httpx2.MockTransport(answer)
     with (
-        openai.OpenAI(
-            api_key="none", base_url="http://renderd", http_client=httpx2.Client(transport=transport)
-        ) as client,
+        openai_client(text) as client,
         client.chat.completions.stream(model="qwen3", messages=[{"role": "user", "content": "hi"}]) as stream,
     ):
         for _ in stream:

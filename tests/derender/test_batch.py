@@ -11,6 +11,8 @@ from renderd.derender import DerenderOptions
 from renderd.derender.ids import CallIds
 from tests.derender.support import (
     CHAT,
+    EOS,
+    PROMPT,
     TOOL_CHAT,
     Json,
     chat,
@@ -21,8 +23,6 @@ from tests.derender.support import (
     response,
 )
 
-EOS = 151645
-PROMPT = encode("<|im_start|>assistant\n")
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 SECOND = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
 REQUIRED = {**TOOL_CHAT, "tool_choice": "required"}

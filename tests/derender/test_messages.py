@@ -13,15 +13,23 @@ from hypothesis import strategies as st
 
 from renderd.conformance.formats import assembly, outline
 from renderd.derender import DerenderOptions
-from tests.derender.messages import PING, WEATHER, Events, received, request, server, whole
-from tests.derender.support import Json, chunk, chunks, encode, refusal, response
+from tests.derender.messages import PING, WEATHER, Events, received, request, whole
+from tests.derender.support import (
+    CALL,
+    EOS,
+    PINGED,
+    PROMPT,
+    THOUGHT,
+    Json,
+    chunk,
+    chunks,
+    derenderer,
+    encode,
+    refusal,
+    response,
+)
 from tests.derender.test_properties import FAMILIES, SIZES, outputs
 
-EOS = 151645
-PROMPT = encode("<|im_start|>assistant\n")
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich 🌍", "days": 3}}\n</tool_call>'
-PINGED = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
-THOUGHT = "<think>\nHm.\n</think>\n\n"
 TOOLS: Json = {"tools": [WEATHER, PING]}
 
 
@@ -32,7 +40,7 @@ def body(**fields: Any) -> Json:
 def both(text: str, finish: str = "stop", size: int = 1, **fields: Any) -> tuple[Json, list[Json]]:
     """The message, and the events of the same output streamed."""
     ids = [*encode(text), EOS] if finish == "stop" else encode(text)
-    qwen = server(reasoning="qwen3", tools="hermes")
+    qwen = derenderer(reasoning="qwen3", tools="hermes")
     message = whole(qwen, generate_response=response(ids, finish_reason=finish), **body(**fields))
     events = Events(qwen, **body(**fields)).send_all(chunks(ids, [size] * len(ids), finish))
     return message, events
@@ -94,7 +102,7 @@ def test_stop_sequences() -> None:
 
 @pytest.mark.parametrize("finish", ["error", "abort"])
 def test_what_the_engine_did_not_end_is_an_error(finish: str) -> None:
-    qwen, ids = server(reasoning="qwen3", tools="hermes"), encode(THOUGHT + "Hi")
+    qwen, ids = derenderer(reasoning="qwen3", tools="hermes"), encode(THOUGHT + "Hi")
     error = refusal(qwen, "messages", generate_response=response(ids, finish_reason=finish), **body())
     assert (error.status, error.type) == (500, "InternalServerError")
     events = Events(qwen, **body()).send_all(chunks(ids, [1] * len(ids), finish))
@@ -136,7 +144,7 @@ def test_nothing_said_is_no_block() -> None:
 
 
 def test_each_event_comes_as_soon_as_it_can() -> None:
-    stream = Events(server(reasoning="qwen3", tools="hermes"), **body(tools=[WEATHER]))
+    stream = Events(derenderer(reasoning="qwen3", tools="hermes"), **body(tools=[WEATHER]))
     first = stream.send(chunk(encode("<think>")))
     assert [event["type"] for event in first] == ["message_start"]
     kinds = [event["type"] for event in stream.send(chunk(encode("Hm")))]
@@ -147,7 +155,7 @@ def test_each_event_comes_as_soon_as_it_can() -> None:
 
 
 def test_a_usage_event_of_the_engine_says_nothing_more() -> None:
-    stream = Events(server(), **body())
+    stream = Events(derenderer(), **body())
     usage = {"prompt_tokens": 7, "total_tokens": 9, "completion_tokens": 2}
     first = {**chunk(encode("Hello")), "usage": usage}
     events = [*stream.send(first), *stream.send(chunk([EOS], finish_reason="stop"))]
@@ -157,22 +165,22 @@ def test_a_usage_event_of_the_engine_says_nothing_more() -> None:
 
 
 def test_nothing_comes_behind_the_end() -> None:
-    for stream in (Events(server(), **body()), Events(server(reasoning="qwen3"), **body())):
+    for stream in (Events(derenderer(), **body()), Events(derenderer(reasoning="qwen3"), **body())):
         stream.send(chunk(encode("Hello"), finish_reason="stop"))
         assert stream.send(chunk(encode(" again"))) == []
 
 
 def test_the_prompt_is_counted_by_whoever_knows_it() -> None:
     given = body() | {"prompt_tokens": 5}
-    assert whole(server(), generate_response=response([9707]), **given)["usage"]["input_tokens"] == 5
+    assert whole(derenderer(), generate_response=response([9707]), **given)["usage"]["input_tokens"] == 5
     unknown = {"messages_request": request(), "stream": True}
     usage = {"prompt_tokens": 6, "total_tokens": 7, "completion_tokens": 1}
-    started = Events(server(), **unknown).send({**chunk([9707]), "usage": usage})[0]
+    started = Events(derenderer(), **unknown).send({**chunk([9707]), "usage": usage})[0]
     assert started["message"]["usage"] == {"input_tokens": 6, "output_tokens": 0}
 
 
 def test_request_and_prompt_are_needed_at_the_first_event_only() -> None:
-    qwen = server(reasoning="qwen3", tools="hermes")
+    qwen = derenderer(reasoning="qwen3", tools="hermes")
     stream = Events(qwen, **body(tools=[WEATHER]))
     events = stream.send(chunk(encode("<think>\nHm")))
     stream.requests = {}
@@ -182,7 +190,7 @@ def test_request_and_prompt_are_needed_at_the_first_event_only() -> None:
 
 
 def test_the_state_stays_small() -> None:
-    stream = Events(server(reasoning="qwen3", tools="hermes"), **body(**TOOLS))
+    stream = Events(derenderer(reasoning="qwen3", tools="hermes"), **body(**TOOLS))
     sizes = []
     for token_id in encode((THOUGHT + "word " * 20 + CALL) * 20):
         stream.send(chunk([token_id]))
@@ -191,7 +199,7 @@ def test_the_state_stays_small() -> None:
 
 
 def test_refusals() -> None:
-    qwen = server(reasoning="qwen3", tools="hermes")
+    qwen = derenderer(reasoning="qwen3", tools="hermes")
     one = response([9707])
 
     def refused(**fields: Any) -> tuple[int, str, str | None]:
@@ -212,7 +220,7 @@ def test_refusals() -> None:
 
 
 def test_states_of_other_routes_are_refused() -> None:
-    qwen = server(reasoning="qwen3", tools="hermes")
+    qwen = derenderer(reasoning="qwen3", tools="hermes")
     chat = {"chat_request": {"messages": []}, "prompt_token_ids": PROMPT, "stream": True}
     answer = qwen.chat(json.dumps({**chat, "generate_chunk": chunk([9707])}).encode())
     state = json.loads(answer)["stream_state"]
@@ -244,14 +252,14 @@ def requests(draw: st.DrawFn, name: str) -> Json:
 def test_streams_amount_to_the_message(
     name: str, reasoning: str | None, tools: str | None, options: DerenderOptions, data: st.DataObject
 ) -> None:
-    derenderer = server(name, reasoning, tools, options)
+    server = derenderer(name, reasoning, tools, options)
     asked = data.draw(requests(name))
     ids = data.draw(outputs(name))
     finish = data.draw(st.sampled_from(["stop", "length"]))
     prompt = encode(data.draw(st.sampled_from(["hi", "<think>\n", "</think>"])), name)
     given_body: Json = {"messages_request": asked, "prompt_token_ids": prompt}
-    message = whole(derenderer, generate_response=response(ids, finish_reason=finish), **given_body)
-    events = Events(derenderer, **given_body).send_all(chunks(ids, data.draw(SIZES), finish))
+    message = whole(server, generate_response=response(ids, finish_reason=finish), **given_body)
+    events = Events(server, **given_body).send_all(chunks(ids, data.draw(SIZES), finish))
     made = assembly(events)
     expected, got = outline(message), made.answer()
     assert made.faults == []

@@ -23,14 +23,22 @@ from tests.derender.responses import (
     request,
     whole,
 )
-from tests.derender.support import Json, chunk, chunks, derenderer, encode, refusal, response
+from tests.derender.support import (
+    CALL,
+    EOS,
+    PINGED,
+    PROMPT,
+    THOUGHT,
+    Json,
+    chunk,
+    chunks,
+    derenderer,
+    encode,
+    refusal,
+    response,
+)
 from tests.derender.test_properties import FAMILIES, SIZES, outputs
 
-EOS = 151645
-PROMPT = encode("<|im_start|>assistant\n")
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich 🌍", "days": 3}}\n</tool_call>'
-PINGED = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
-THOUGHT = "<think>\nHm.\n</think>\n\n"
 TOOLS: Json = {"tools": [WEATHER, PING]}
 
 
@@ -212,7 +220,7 @@ def test_a_call_repeated_gives_the_same_bytes() -> None:
     stream = Events(derenderer(reasoning="qwen3", tools="hermes"), **body(**TOOLS))
     stream.send_all(chunks(ids, [3] * len(ids)))
     for sent, answer in list(zip(stream.bodies, stream.answers, strict=True))[1:]:
-        assert stream.derenderer.responses(sent) == answer
+        assert stream.route(sent) == answer
 
 
 def test_the_state_grows_with_the_text_alone() -> None:

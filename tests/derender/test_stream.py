@@ -9,7 +9,9 @@ import pytest
 
 from tests.derender.support import (
     CHAT,
+    EOS,
     NOW,
+    PROMPT,
     TOOL_CHAT,
     Json,
     Streamer,
@@ -26,8 +28,6 @@ from tests.derender.support import (
     text_of,
 )
 
-EOS = 151645
-PROMPT = encode("<|im_start|>assistant\n")
 CALLS = (
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
     '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'

@@ -16,7 +16,9 @@ from renderd.wire.errors import ApiError
 from renderd.wire.state import pack
 from tests.derender.support import (
     CHAT,
+    EOS,
     PING,
+    PROMPT,
     TOOL_CHAT,
     Json,
     Streamer,
@@ -32,8 +34,6 @@ from tests.derender.support import (
     text_of,
 )
 
-EOS = 151645
-PROMPT = encode("<|im_start|>assistant\n")
 OUTPUT = [
     *encode(
         "<think>\nLet me see 🌍.\n</think>\n\nOf course.\n"
