@@ -78,6 +78,7 @@ class ServerConfig:
     uds: str | None = None
     root_path: str = ""
     api_key: list[str] = field(default_factory=list)
+    api_key_file: str | None = None
     allowed_origins: list[str] = field(default_factory=list)
     allowed_methods: list[str] = field(default_factory=lambda: ["*"])
     allowed_headers: list[str] = field(default_factory=lambda: ["*"])

@@ -248,6 +248,7 @@ def _http_flags(group: _Group) -> None:
     add("--uds", metavar="PATH", help="listen on a Unix socket instead")
     add("--root-path", metavar="PATH", help="prefix that a proxy in front adds to paths")
     add("--api-key", metavar="KEY", nargs="+", help="keys of which requests under /v1 must bring one")
+    add("--api-key-file", metavar="FILE", help="further keys, one a line; read again when it changes")
     add(
         "--allowed-origins",
         metavar="JSON",
