@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import UNSET
 
 from parsers.events import Event
+from renderd import telemetry
 from renderd.derender import checks
 from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
@@ -147,6 +148,7 @@ class BatchDerenderer:
     ) -> tuple[ChoiceDecoder, End]:
         """A decoder before the first id of a choice, and where the choice ends."""
         setup = self._setup
+        telemetry.derendered(len(choice.token_ids or ()))
         reason = choice.finish_reason or "stop"  # a finished answer without a reason has stopped
         end = drop_stop_token(
             choice.token_ids or (),

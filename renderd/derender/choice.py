@@ -7,6 +7,7 @@ from itertools import groupby
 
 from parsers import Machine
 from parsers.events import Content, Event
+from renderd import telemetry
 from renderd.derender.detokenizer import Detokenizer, Lexeme, Rest, Window
 from renderd.derender.stops import StopSearch
 
@@ -45,13 +46,16 @@ class ChoiceDecoder:
     ) -> list[Event]:
         """What the next ids say. `tokens_before`: ids fed so far; `final`: there are no more;
         `end_token`: but for one that is no text."""
+        began = telemetry.clock()
         lexemes = self._detokenizer.read(self.window, token_ids)
         lexemes = self.search.feed(lexemes, tokens_before=tokens_before, final=final)
+        began = telemetry.spent("detokenize", began)
         if self.machine is None:
             return [Content("".join(lexemes))]
         events = self._parse(self.machine, lexemes)
         if final or self.search.matched is not None:
             events += self.machine.finish(end_token and self.search.matched is None)
+        telemetry.spent("parse", began)
         return events
 
     def _parse(self, machine: Machine, lexemes: list[Lexeme]) -> list[Event]:

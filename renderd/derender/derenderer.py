@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from parsers import Family
+from renderd import telemetry
 from renderd.derender.batch import BatchDerenderer
 from renderd.derender.messages import MessagesDerenderer, Reader, unread
 from renderd.derender.responses import ResponsesDerenderer
@@ -57,36 +58,48 @@ class Derenderer:
 
     def chat(self, body: bytes) -> bytes:
         """`/v1/chat/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = decode_chat(body)
+        request = _read(decode_chat, body)
         if isinstance(request, DerenderChatRequest):
             return _answer(self._batch.chat, request)
         return _answer(self._stream.chat, request)
 
     def completion(self, body: bytes) -> bytes:
         """`/v1/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = decode_completion(body)
+        request = _read(decode_completion, body)
         if isinstance(request, DerenderCompletionRequest):
             return _answer(self._batch.completion, request)
         return _answer(self._stream.completion, request)
 
     def messages(self, body: bytes) -> bytes:
         """`/v1/messages/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = decode_messages(body)
+        request = _read(decode_messages, body)
         if isinstance(request, DerenderMessagesRequest):
             return _answer(self._messages.batch, request)
         return _answer(self._messages.stream, request)
 
     def responses(self, body: bytes) -> bytes:
         """`/v1/responses/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = decode_responses(body)
+        request = _read(decode_responses, body)
         if isinstance(request, DerenderResponsesRequest):
             return _answer(self._responses.batch, request)
         return _answer(self._responses.stream, request)
 
 
+def _read(decode: Callable[[bytes], T], body: bytes) -> T:
+    began = telemetry.clock()
+    try:
+        return decode(body)
+    finally:
+        telemetry.spent("decode", began)
+
+
 def _answer(derender: Callable[[T], msgspec.Struct], request: T) -> bytes:
     try:
-        return _ENCODER.encode(derender(request))
+        answer = derender(request)
+        began = telemetry.clock()
+        body = _ENCODER.encode(answer)
+        telemetry.spent("encode", began)
+        return body
     except UnicodeEncodeError:  # lone surrogates, which JSON may escape and UTF-8 cannot say
         raise bad_request("The body holds text that is not valid Unicode.") from None
     except OverflowError:

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from parsers import PromptVerdict
 from parsers.events import CallArguments, CallStart, Event
+from renderd import telemetry
 from renderd.derender import checks
 from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
@@ -162,6 +163,7 @@ class Opening:
         """The state for the next event. With a history, it is found again without `parser_state`."""
         state = stream.state
         text = state.parser_state = stream.memory.write()
+        telemetry.wrote_state(len(text))
         if stream.keeps_history:
             state.logprob_text_offset = len(state.output_token_ids)
             if stream.memory.origin:
@@ -265,6 +267,7 @@ class Opening:
         kept = self._snapshots.get(key)
         if kept is not None:
             return self._stream(model, state, read_memory(kept[0], memory.made_by), context, kept[1])
+        telemetry.replayed()
         stream = self._stream(model, state, memory, context)
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
         memory.tokens = len(state.output_token_ids)

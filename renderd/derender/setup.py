@@ -9,6 +9,7 @@ from itertools import product
 
 from parsers import Family, Machine, PromptVerdict, RequestContext, UnfitRequestError
 from parsers.events import Anomaly, Event, Marker, Skipped, Special
+from renderd import telemetry
 from renderd.derender.context import (
     Context,
     chat_candidates,
@@ -109,9 +110,10 @@ class Setup:
 
     def report(self, events: Sequence[Event]) -> None:
         """Count what a parser could make nothing of."""
-        if self._on_anomaly is not None:
-            for event in events:
-                if isinstance(event, Anomaly):
+        for event in events:
+            if isinstance(event, Anomaly):
+                telemetry.met(self.parsers, event.kind, event.characters)
+                if self._on_anomaly is not None:
                     self._on_anomaly(event.kind, event.characters)
 
     def detokenizer(self, context: Context) -> Detokenizer:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from msgspec import UNSET
 
 from parsers.events import CallStart, Content, Event
+from renderd import telemetry
 from renderd.derender.ids import CallIds
 from renderd.derender.logprobs import CONTEXT_TOKENS
 from renderd.derender.memory import Memory
@@ -173,6 +174,7 @@ class StreamDerenderer:
         if final and stream.decoder.search.matched is None:
             rest = self._feed(stream, (), before + len(end.text_ids), final=True, end_token=end.by_token)
         memory.tokens += len(choice.token_ids or ())
+        telemetry.derendered(len(choice.token_ids or ()))
         matched = stream.decoder.search.matched
         # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
         memory.ended = matched is not None or (final and context.parser is not None)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from parsers import Family, UnfitRequestError
+from renderd import telemetry
 from renderd.model import Model
 from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.constraint import requested_constraint, tool_constraint
@@ -121,6 +122,7 @@ def render_message(
     adjusted = _for_parsers(server, request, tools, kwargs)
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
+    telemetry.rendered(len(prompt.ids))
     prompt_logprobs = request.prompt_logprobs
     if prompt_logprobs is None and request.echo:
         prompt_logprobs = request.top_logprobs or 0
@@ -225,9 +227,18 @@ def check_rights(
             )
 
 
+def write(server: Server, chat: Chat) -> str | list[int]:
+    """See Writer.write."""
+    began = telemetry.clock()
+    try:
+        return server.writer.write(chat)
+    finally:
+        telemetry.spent("template", began)
+
+
 def chat_text(server: Server, chat: Chat) -> str:
     """The prompt's text, to look at. Raises ApiError 400 for a chat that cannot be written."""
-    written = server.writer.write(chat)
+    written = write(server, chat)
     return written if isinstance(written, str) else server.model.tokenizer.decode(written)
 
 
@@ -243,7 +254,7 @@ def _render_prompt(
         tools = None
     effort = mapped_effort(request, server.model.config.reasoning_effort_map)
     template = request.chat_template or kwargs.get("chat_template")
-    written = server.writer.write(Chat(request.messages, tools, effort, template, kwargs))
+    written = write(server, Chat(request.messages, tools, effort, template, kwargs))
     truncation = truncation_of(
         server.model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from renderd import telemetry
 from renderd.model import Model
 from renderd.render.chat import Prompt, truncation_of
 from renderd.render.constraint import requested_constraint
@@ -54,6 +55,7 @@ def _generate_request(
 ) -> GenerateRequest:
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
+    telemetry.rendered(len(prompt.ids))
     requested = request.max_tokens
     if requested == 0 and request.echo:
         requested = 1  # the engine cannot generate nothing; echo is about the prompt

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from renderd import telemetry
 from renderd.model import Model
 from renderd.model.jinja import ChatTemplate
 from renderd.wire.decode import rule_error
@@ -175,6 +176,7 @@ def encode(
     model: Model, text: str, add_special_tokens: bool, with_offsets: bool = False
 ) -> tuple[Sequence[int], Offsets | None]:
     """Token ids of any text, without limits. Raises ApiError 400 for text that cannot be encoded."""
+    began = telemetry.clock()
     try:
         if with_offsets:
             return model.tokenizer.encode_with_offsets(text, add_special_tokens)
@@ -188,6 +190,8 @@ def encode(
         if type(error).__name__ != "PanicException":
             raise
         raise bad_request(f"The tokenizer cannot split this text: {error}") from None
+    finally:
+        telemetry.spent("tokenize", began)
 
 
 def tokenize_ids(model: Model, ids: list[int], truncation: Truncation) -> list[int]:

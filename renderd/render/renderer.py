@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from parsers import Family
+from renderd import telemetry
 from renderd.model import Model
 from renderd.model.mistral_tokenizer import MistralTokenizer
 from renderd.model.segments import TokenIds
@@ -25,6 +27,8 @@ from renderd.wire.decode import parse_object
 from renderd.wire.errors import bad_request
 from renderd.wire.responses import decode_responses_request
 
+T = TypeVar("T")
+
 
 def _written(value: object) -> object:
     """What the encoder does not know: ids whose JSON text is known."""
@@ -36,14 +40,25 @@ def _written(value: object) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=_written)
 
 
+def _read(decode: Callable[[dict[str, Any]], T], body: bytes) -> T:
+    began = telemetry.clock()
+    try:
+        return decode(parse_object(body))
+    finally:
+        telemetry.spent("decode", began)
+
+
 def _encode(answer: object) -> bytes:
     """Raises ApiError 400 for what came with the request and no JSON text can hold."""
+    began = telemetry.clock()
     try:
         return _ENCODER.encode(answer)
     except UnicodeEncodeError:
         raise bad_request("The request contains a lone surrogate where it would be passed on.") from None
     except RecursionError:
         raise bad_request("The request is nested too deeply to be passed on.") from None
+    finally:
+        telemetry.spent("encode", began)
 
 
 def _writer(model: Model) -> Writer:
@@ -71,22 +86,22 @@ class Renderer:
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
-        request = decode_chat_request(parse_object(body))
+        request = _read(decode_chat_request, body)
         return _encode(render_chat(self._server, request, request_id))
 
     def completion(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
-        request = decode_completion_request(parse_object(body))
+        request = _read(decode_completion_request, body)
         return _encode(render_completion(self._server.model, request, request_id))
 
     def messages(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
-        request = self.messages_reader.read(parse_object(body))
+        request = _read(self.messages_reader.read, body)
         return _encode(render_chat(self._server, request, request_id))
 
     def responses(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/responses/render`: a GenerateRequest. Its id is the request's own: no header counts."""
-        request = decode_responses_request(parse_object(body))
+        request = _read(decode_responses_request, body)
         return _encode(render_responses(self._server, request))
 
     def tokenize(self, body: bytes) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from renderd import telemetry
 from renderd.model import Model
-from renderd.render.chat import Server, check_rights
+from renderd.render.chat import Server, check_rights, write
 from renderd.render.prompt import encode
 from renderd.render.writer import Chat
 from renderd.wire.api import (
@@ -45,7 +46,10 @@ def detokenize(server: Server, raw: dict[str, Any]) -> DetokenizeResponse:
             raise validation_error(f"body.tokens.{index}", f"Input should be from 0 to {_MAX_ID}")
     server.model.check_name(request.model)
     known = [i for i in request.tokens if i <= server.model.tokenizer.max_id]
-    return DetokenizeResponse(server.model.tokenizer.decode(known))
+    began = telemetry.clock()
+    text = server.model.tokenizer.decode(known)
+    telemetry.spent("detokenize", began)
+    return DetokenizeResponse(text)
 
 
 def tokenizer_info(model: Model) -> dict[str, Any]:
@@ -110,4 +114,4 @@ def _written(server: Server, request: TokenizeChatRequest | TokenizeCompletionRe
         kwargs.update((key, value) for key, value in layer.items() if value is not None and value != "auto")
     template = request.chat_template or kwargs.get("chat_template")
     chat = Chat(request.messages, tools or None, template=template, kwargs=kwargs, refuses_parts=False)
-    return server.writer.write(chat)
+    return write(server, chat)
