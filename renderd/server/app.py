@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 import renderd
 from renderd.server import openapi
+from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
-from renderd.server.endpoint import internal_error, worker_pool
-from renderd.server.metrics import Metrics, MetricsMiddleware
-from renderd.server.middleware import add_middleware
-from renderd.server.routes import ShortcutMiddleware, add_routes
+from renderd.server.endpoint import internal_error
+from renderd.server.entrance import Entrance
+from renderd.server.keys import KeyStore
+from renderd.server.metrics import Metrics
+from renderd.server.middleware import add_cors, wrapped
+from renderd.server.routes import add_routes
 from renderd.server.services import Services
 
 
-def create_app(config: ServerConfig, services: Services, metrics: Metrics) -> FastAPI:
+def create_app(
+    config: ServerConfig, services: Services, metrics: Metrics, admission: Admission | None = None
+) -> ASGIApp:
     """The application that answers with `services` and reports to `metrics`.
 
-    Raises StartupError for a middleware that cannot be imported.
+    `admission`: None makes one. Raises StartupError for a middleware that cannot be imported, or a file of
+    keys that cannot be used.
     """
+    admission = admission or Admission(config)
     documented = not config.disable_fastapi_docs
     app = FastAPI(
         title="renderd",
@@ -28,15 +36,23 @@ def create_app(config: ServerConfig, services: Services, metrics: Metrics) -> Fa
         exception_handlers={Exception: _on_defect},
     )
     app.root_path = config.root_path
-    endpoints = add_routes(app, config, services, metrics, worker_pool(config.renderer_num_workers))
+    endpoints = add_routes(app, config, services, metrics, admission)
     if documented:
         described = openapi.document(config.root_path)
         app.openapi = lambda: described  # type: ignore[method-assign]
-    handlers = frozenset(route.path for route in app.routes if isinstance(route, Route))
-    app.add_middleware(ShortcutMiddleware, endpoints=endpoints)
-    app.add_middleware(MetricsMiddleware, metrics=metrics, handlers=handlers)
-    add_middleware(app, config)
-    return app
+    add_cors(app, config)
+    entrance = Entrance(
+        app,
+        endpoints,
+        routes=frozenset(route.path for route in app.routes if isinstance(route, Route)),
+        keys=KeyStore(config.api_key, config.api_key_file),
+        with_request_ids=config.enable_request_id_headers,
+        headers=[],
+        admission=admission,
+        metrics=metrics,
+        root_path=config.root_path,
+    )
+    return wrapped(entrance, config)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

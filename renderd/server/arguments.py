@@ -161,6 +161,17 @@ def positive_int_or_auto(text: str) -> int | None:
     return None if text in ("auto", "-1") else positive_int(text)
 
 
+def positive_seconds(text: str) -> float:
+    """A time of more than 0 seconds, such as 30 or 0.5."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds such as 30 or 0.5")
+    return value
+
+
 def port(text: str) -> int:
     """A TCP port; 0 takes a free one."""
     if not text.isascii() or not text.isdigit() or int(text) > 65535:

@@ -102,3 +102,11 @@ class ServerConfig:
     # renderd's own
     stream_state: Literal["compact", "replayable"] = "compact"
     max_undecided_bytes: int = 65536
+    max_body_bytes: int = 64 * 1024 * 1024
+    """Room for a prompt of millions of tokens, or for 40,000 sampled tokens with 20 candidates each."""
+    max_concurrent_requests: int = 1024
+    """Requests of one worker that are not answered yet, those that wait for a thread among them."""
+    max_pending_bytes: int = 512 * 1024 * 1024
+    """Bytes of their bodies."""
+    max_queue_seconds: float = 30.0
+    """How long work waits for a thread."""

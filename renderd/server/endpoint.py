@@ -6,22 +6,17 @@ that answers them, and the framework's own decoding and validation would cost mo
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from renderd.server.admission import Admission
 from renderd.wire.decode import check_content_type
 from renderd.wire.errors import ApiError, bad_request
 
 logger = logging.getLogger("renderd.server")
-
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Room for a prompt of millions of tokens, or for 40,000 sampled tokens with 20 candidates each."""
 
 Handler = Callable[[bytes, str | None], bytes]
 """Body and header X-Request-Id -> body of the 200 answer. Raises ApiError. Called from several threads."""
@@ -29,54 +24,94 @@ Handler = Callable[[bytes, str | None], bytes]
 Brief = Callable[[bytes], bool]
 """Whether a body surely takes less than a millisecond."""
 
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+_JSON = (b"content-type", b"application/json")
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    headers: RawHeaders = ()
+
+
+class _ClientGoneError(Exception):
+    """Nobody waits for the answer."""
+
 
 class Endpoint:
     """Answers POST requests with what `handler` makes of the body.
 
     A body that is `brief` is answered on the event loop: it takes less than a millisecond, and a thread would
-    cost more than it frees. The others go to the pool, so that nothing waits for them.
+    cost more than it frees. The others go to a thread, so that nothing waits for them. `max_body_bytes`: what
+    is larger is a 413.
     """
 
-    def __init__(self, handler: Handler, pool: ThreadPoolExecutor, brief: Brief) -> None:
+    def __init__(self, handler: Handler, brief: Brief, admission: Admission, max_body_bytes: int) -> None:
         self._handler = handler
-        self._pool = pool
         self._brief = brief
+        self._admission = admission
+        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
         try:
-            answer = await self._answer(Headers(scope=scope), receive)
+            answer = await self._answer(headers, receive)
+        except ApiError as error:
+            retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
+            answer = _Answer(error.status, error.body(), retry)
+        except _ClientGoneError:
+            return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
-            answer = 500, internal_error().body()
-        if answer is not None:
-            await respond(send, *answer)
+            answer = _Answer(500, internal_error().body())
+        await respond(send, answer.status, answer.body, answer.headers)
 
-    async def _answer(self, headers: Headers, receive: Receive) -> tuple[int, bytes] | None:
-        """Status and body, or None when the client went away."""
+    async def _answer(self, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer:
+        """Raises ApiError, or _ClientGoneError when the client went away."""
+        self._admission.enter()
+        held = [0]
         try:
-            try:
-                check_content_type(headers.get("content-type"))
-                body = await _body(headers, receive)
-                if body is None:
-                    return None
-                return 200, await self._handle(body, headers.get("x-request-id"))
-            except ApiError as error:
-                return error.status, error.body()
+            check_content_type(_text(headers.get(b"content-type")))
+            body = await self._body(headers, receive, held)
+            return _Answer(200, await self._handle(body, _text(headers.get(b"x-request-id"))))
         except (UnicodeEncodeError, OverflowError) as error:
             # JSON can spell lone surrogates and numbers of any size. Most fields are never looked at closely
             # enough to mind; where one has to be written out or stored, this is what the client sent.
-            return 400, bad_request(f"The request holds a value that cannot be used: {error}").body()
+            raise bad_request(f"The request holds a value that cannot be used: {error}") from None
+        finally:
+            self._admission.leave(held[0])
 
     async def _handle(self, body: bytes, request_id: str | None) -> bytes:
         if self._brief(body):
             return self._handler(body, request_id)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._handler, body, request_id)
+        return await self._admission.run(lambda: self._handler(body, request_id))
 
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, held: list[int]) -> bytes:
+        """The whole body. Counts in `held` what admission granted. Raises ApiError 413 or 503."""
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > self._max_body_bytes:
+            raise self._too_large()
+        chunks: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGoneError
+            chunk = message.get("body", b"")
+            self._admission.hold(len(chunk))
+            held[0] += len(chunk)
+            if held[0] > self._max_body_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join([*chunks, chunk]) if chunks else chunk
+            chunks.append(chunk)
 
-def worker_pool(threads: int | None) -> ThreadPoolExecutor:
-    """Threads for work that leaves the event loop, one a processor unless a number is given."""
-    return ThreadPoolExecutor(threads or os.cpu_count(), thread_name_prefix="renderd")
+    def _too_large(self) -> ApiError:
+        return ApiError(
+            413,
+            "RequestEntityTooLargeError",
+            f"The request body is larger than {self._max_body_bytes} bytes.",
+        )
 
 
 def internal_error() -> ApiError:
@@ -84,34 +119,12 @@ def internal_error() -> ApiError:
     return ApiError(500, "InternalServerError", "Internal server error")
 
 
-async def respond(send: Send, status: int, body: bytes) -> None:
+async def respond(send: Send, status: int, body: bytes, headers: RawHeaders = ()) -> None:
     """Send a whole JSON answer."""
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    start = [_JSON, (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 
 
-async def _body(headers: Headers, receive: Receive) -> bytes | None:
-    """The whole body, or None when the client went away. Raises ApiError 413."""
-    declared = headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _too_large()
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        if not message.get("more_body", False):
-            return b"".join([*chunks, chunk]) if chunks else chunk
-        chunks.append(chunk)
-
-
-def _too_large() -> ApiError:
-    return ApiError(
-        413, "RequestEntityTooLargeError", f"The request body is larger than {MAX_BODY_BYTES} bytes."
-    )
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")

@@ -239,6 +239,30 @@ def _parsing_flags(group: _Group) -> None:
         type=arguments.positive_int,
         help="text of an unfinished call held back before it becomes content (65536)",
     )
+    add(
+        "--max-body-bytes",
+        metavar="N",
+        type=arguments.positive_int,
+        help="size of a request's body (64M); what is larger is refused with 413",
+    )
+    add(
+        "--max-concurrent-requests",
+        metavar="N",
+        type=arguments.positive_int,
+        help="requests that a worker has at one time (1024); what is over is refused with 503",
+    )
+    add(
+        "--max-pending-bytes",
+        metavar="N",
+        type=arguments.positive_int,
+        help="bytes of their bodies (512M); what is over is refused with 503",
+    )
+    add(
+        "--max-queue-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="how long a request waits for a free thread (30) before it is refused with 503",
+    )
 
 
 def _http_flags(group: _Group) -> None:

@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from renderd.server.config import ServerConfig, StartupError, environment_int
 
@@ -44,7 +44,7 @@ def bind(config: ServerConfig) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn on a bound socket. Signals let requests that are under way finish."""
 
-    def __init__(self, config: ServerConfig, app: FastAPI, listening: socket.socket) -> None:
+    def __init__(self, config: ServerConfig, app: ASGIApp, listening: socket.socket) -> None:
         """Raises StartupError for TLS files or a keep-alive time that cannot be used."""
         self._listening = listening
         self._flags = config

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Container
 from typing import NamedTuple
 
 from prometheus_client import (
@@ -18,11 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_NOT_INSTRUMENTED = ("/metrics", "/health", "/load", "/ping", "/version", "/server_info")
-_UNKNOWN = "none"
-"""The handler of paths that no route has."""
 _BUCKETS = (0.1, 0.5, 1)
 _FINE_BUCKETS = (
     *(0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5),
@@ -118,56 +112,3 @@ class Metrics:
     def exposition(self) -> Response:
         """The answer of /metrics."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
-
-
-class MetricsMiddleware:
-    """Reports requests. `handlers`: paths of the routes, which are the values of the label."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics, handlers: Container[str]) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._handlers = handlers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        path = path_below_root(scope)
-        if any(part in path for part in _NOT_INSTRUMENTED):
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status, length = 500, 0
-
-        async def observe(message: Message) -> None:
-            nonlocal status, length
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                length = _content_length(message["headers"])
-            await send(message)
-
-        try:
-            await self._app(scope, receive, observe)
-        finally:
-            self._metrics.on_response(
-                path if path in self._handlers else _UNKNOWN,
-                scope["method"],
-                status,
-                _content_length(scope["headers"]),
-                length,
-                time.perf_counter() - began,
-            )
-
-
-def path_below_root(scope: Scope) -> str:
-    """The path below the application's root path, as the router sees it."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path[len(root) :] if path == root or path.startswith(root + "/") else path
-
-
-def _content_length(headers: list[tuple[bytes, bytes]]) -> int:
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0

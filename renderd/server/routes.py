@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 import renderd
+from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
-from renderd.server.metrics import Metrics, path_below_root
+from renderd.server.metrics import Metrics
 from renderd.server.services import Services
 from renderd.wire import answers, anthropic_answers, api, derender, response_answers
 from renderd.wire.anthropic import MessagesRequest
@@ -162,26 +161,15 @@ GETS = (
 )
 
 
-class ShortcutMiddleware:
-    """Takes POST requests straight to their endpoint: the way through the router costs more than a chunk."""
-
-    def __init__(self, app: ASGIApp, endpoints: Mapping[str, Endpoint]) -> None:
-        self._app = app
-        self._endpoints = endpoints
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = None
-        if scope["type"] == "http" and scope["method"] == "POST":
-            endpoint = self._endpoints.get(path_below_root(scope))
-        await (endpoint or self._app)(scope, receive, send)
-
-
 def add_routes(
-    app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, pool: ThreadPoolExecutor
+    app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, admission: Admission
 ) -> dict[str, Endpoint]:
     """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST
     routes by path."""
-    endpoints = {post.path: Endpoint(post.handler(services), pool, post.brief) for post in POSTS}
+    endpoints = {
+        post.path: Endpoint(post.handler(services), post.brief, admission, config.max_body_bytes)
+        for post in POSTS
+    }
     for path, endpoint in endpoints.items():
         app.router.routes.append(Route(path, endpoint, methods=["POST"]))
     app.add_api_route("/metrics", metrics.exposition, methods=["GET"], include_in_schema=False)

@@ -23,10 +23,16 @@ class ErrorResponse(msgspec.Struct):
 
 
 class ApiError(Exception):
-    """An answer other than 200. `status` is the HTTP status and `error.code`."""
+    """An answer other than 200. `status` is the HTTP status and `error.code`.
 
-    def __init__(self, status: int, type: str, message: str, param: str | None = None) -> None:
+    `retry_after`: seconds after which the client may ask again, for the header Retry-After (RFC 9110, 10.2.3).
+    """
+
+    def __init__(
+        self, status: int, type: str, message: str, param: str | None = None, retry_after: int | None = None
+    ) -> None:
         super().__init__(message)
+        self.retry_after = retry_after
         self.status = status
         self.type = type
         self.message = message

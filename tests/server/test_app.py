@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from renderd.server import endpoint
 from renderd.server.routes import POSTS
 from renderd.wire.errors import bad_request
 
@@ -154,10 +153,8 @@ def test_defects_are_logged_and_say_nothing(
     assert "secret" in caplog.text
 
 
-def test_too_large_bodies_are_refused(
-    client: TestClient, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(endpoint, "MAX_BODY_BYTES", 1000)
+def test_too_large_bodies_are_refused(client_of: Callable[..., TestClient], fakes: Fakes) -> None:
+    client = client_of(max_body_bytes=1000)
 
     def pieces() -> Iterator[bytes]:
         for _ in range(3):

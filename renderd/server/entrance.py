@@ -1,0 +1,123 @@
+"""What every request passes on its way in, and every answer on its way out: API keys, the request id,
+metrics, the access line (contract A.6, A.7).
+
+POST routes are reached from here without a way through the router, which costs more than a derender chunk.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Container, Mapping
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from renderd.server.admission import Admission
+from renderd.server.endpoint import Endpoint, RawHeaders, respond
+from renderd.server.keys import KeyStore, guards
+from renderd.server.metrics import Metrics
+
+_NOT_INSTRUMENTED = ("/metrics", "/health", "/load", "/ping", "/version", "/server_info")
+_UNKNOWN = "none"
+"""The handler of paths that no route has."""
+
+
+class Entrance:
+    """The application as the HTTP server sees it.
+
+    `app` answers whatever is no POST to one of `endpoints`. `routes`: all paths, which are the values of the
+    metrics' label. `headers`: of every answer.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        endpoints: Mapping[str, Endpoint],
+        routes: Container[str],
+        keys: KeyStore,
+        with_request_ids: bool,
+        headers: RawHeaders,
+        admission: Admission,
+        metrics: Metrics,
+        root_path: str,
+    ) -> None:
+        self._app = app
+        self._endpoints = endpoints
+        self._routes = routes
+        self._keys = keys
+        self._with_request_ids = with_request_ids
+        self._metrics = metrics
+        self._headers = headers
+        self._admission = admission
+        self._root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+        scope["root_path"] = self._root_path
+        path, method, headers = path_below_root(scope), scope["method"], dict(scope["headers"])
+        added = self._headers
+        if self._with_request_ids:
+            added = [*added, (b"x-request-id", headers.get(b"x-request-id") or uuid.uuid4().hex.encode())]
+        if self._admission.draining:
+            added = [*added, (b"connection", b"close")]
+        answer = _Answer(send, added)
+        # The key comes before CORS and both before metrics: refused and preflight requests are not counted.
+        counted = not (method == "OPTIONS" and b"access-control-request-method" in headers)
+        try:
+            if self._refuses(path, method, headers):
+                counted = False
+                await respond(answer.send, 401, b'{"error":"Unauthorized"}')
+            elif method == "POST" and b"origin" not in headers and path in self._endpoints:
+                await self._endpoints[path](scope, receive, answer.send)
+            else:
+                await self._app(scope, receive, answer.send)
+        finally:
+            seconds = perf_counter() - began
+            if counted and not any(part in path for part in _NOT_INSTRUMENTED):
+                self._metrics.on_response(
+                    path if path in self._routes else _UNKNOWN,
+                    method,
+                    answer.status,
+                    _number(headers.get(b"content-length")),
+                    answer.length,
+                    seconds,
+                )
+
+    def _refuses(self, path: str, method: str, headers: Mapping[bytes, bytes]) -> bool:
+        if not self._keys or not guards(method, path):
+            return False
+        return not self._keys.admits(headers.get(b"authorization", b"").decode("latin-1"))
+
+
+class _Answer:
+    """Watches an answer go out, and adds headers to it. `length`: of its body, in bytes, 0 if it has not
+    said."""
+
+    def __init__(self, send: Send, added: RawHeaders) -> None:
+        self._send = send
+        self._added = added
+        self.status = 500
+        self.length = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            self.status = message["status"]
+            self.length = _number(next((v for n, v in headers if n == b"content-length"), None))
+            if self._added:
+                message["headers"] = [*headers, *self._added]
+        await self._send(message)
+
+
+def path_below_root(scope: Scope) -> str:
+    """The path below the application's root path, as the router sees it."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and (path == root or path.startswith(root + "/")) else path
+
+
+def _number(text: bytes | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0
