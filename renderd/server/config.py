@@ -98,6 +98,10 @@ class ServerConfig:
     uvicorn_log_level: str = "info"
     disable_uvicorn_access_log: bool = False
     disable_access_log_for_endpoints: list[str] = field(default_factory=list)
+    log_format: Literal["human", "json"] = "human"
+    enable_log_requests: bool = False
+    max_log_len: int | None = None
+    """Characters of a body in the log; None for all."""
 
     # renderd's own
     stream_state: Literal["compact", "replayable"] = "compact"

@@ -341,3 +341,15 @@ def _log_flags(group: _Group) -> None:
         type=arguments.comma_separated,
         help="no line for requests to these paths, such as /health,/metrics",
     )
+    add("--log-format", choices=["human", "json"], help="a JSON object a line, or lines to read (human)")
+    add(
+        "--enable-log-requests",
+        action=arguments.Switch,
+        help="log what requests say and are answered; prompts and answers are in no line otherwise",
+    )
+    add(
+        "--max-log-len",
+        metavar="N",
+        type=arguments.positive_int,
+        help="characters of a body that --enable-log-requests logs; default: all",
+    )
