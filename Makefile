@@ -7,13 +7,15 @@ BIN := $(VENV)/bin
 DEPENDENCIES := $(VENV)/.dependencies
 DEVELOPMENT := $(VENV)/.development
 
-.PHONY: help demo test check fmt live bench fuzz-render fuzz-parsers
+.PHONY: help demo test check fmt image lock live bench fuzz-render fuzz-parsers
 
 help:
 	@echo 'make demo    a chat with a tool through render, generate and derender, on a carried model'
 	@echo 'make test    the whole test suite'
 	@echo 'make check   lint, format and types'
 	@echo 'make fmt     put the format right'
+	@echo 'make image   the steps of the Dockerfile without Docker: installs, starts and asks what the image would hold'
+	@echo 'make lock    pin what the image installs, with hashes, after pyproject.toml changed; UPGRADE=--upgrade: the newest'
 	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
 	@echo 'make fuzz-parsers   the parsers on many more random outputs than make test has; takes half an hour'
 	@echo 'make fuzz-render  mutated requests to renderd and to a real vLLM, any difference made small'
@@ -35,6 +37,18 @@ check: $(DEVELOPMENT)
 fmt: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+image: $(DEVELOPMENT)
+	RENDERD_IMAGE=1 $(BIN)/pytest tests/deploy/test_image.py
+
+# uv, for it pins for all processors at once; pins that still fit stay.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' $(UPGRADE)
+
+lock: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOCK) pyproject.toml --output-file requirements.lock
+	echo hatchling | $(LOCK) - --output-file requirements-build.lock
 
 live: $(DEVELOPMENT)
 	$(BIN)/python -m golden.live
