@@ -102,6 +102,7 @@ class ServerConfig:
     enable_log_requests: bool = False
     max_log_len: int | None = None
     """Characters of a body in the log; None for all."""
+    otlp_traces_endpoint: str | None = None
 
     # renderd's own
     stream_state: Literal["compact", "replayable"] = "compact"

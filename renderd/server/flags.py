@@ -353,3 +353,8 @@ def _log_flags(group: _Group) -> None:
         type=arguments.positive_int,
         help="characters of a body that --enable-log-requests logs; default: all",
     )
+    add(
+        "--otlp-traces-endpoint",
+        metavar="URL",
+        help="collector that gets a trace of each request (OTLP over HTTP), with `pip install renderd[otel]`",
+    )
