@@ -139,6 +139,7 @@ class SpeedUp(Thread):
             exact, wrong = prove(self._encode, self._tokenizer, self._stopping.is_set)
             if exact:
                 self._tokenizer.encoder.encode_text = self._encode
+                self._tokenizer.encoder.brief_chars = 15_000
                 logger.info("encoding with fastokens, which proved exact on this tokenizer")
             elif wrong is not None:
                 logger.info("encoding with tokenizers: fastokens gives other ids for %s", ascii(wrong))

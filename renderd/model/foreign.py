@@ -21,6 +21,7 @@ from typing import Any
 
 from renderd.model import jinja
 from renderd.model.content_format import ContentFormat
+from renderd.model.hurry import takes_long
 from renderd.model.sandbox import MAX_SIZE
 from renderd.wire.errors import ApiError, bad_request
 
@@ -116,6 +117,7 @@ def _free() -> _Process:
 
 
 def _ask(question: Mapping[str, Any]) -> Any:
+    takes_long()
     try:
         asked = json.dumps(question).encode()
     except RecursionError:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tokenizers
 
+from renderd.model.hurry import takes_long
 from renderd.model.segments import Encoder
 from renderd.model.tokenizer import FastTokenizer, Tokenizer
 
@@ -79,6 +80,7 @@ class SlowTokenizer(Tokenizer):
             text.encode()
         except UnicodeEncodeError:
             raise TypeError("the text holds a lone surrogate") from None
+        takes_long()
         return list(self._hf.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from renderd.model.hurry import TakesLongError, hurried
 from renderd.server.admission import Admission
 from renderd.wire.decode import check_content_type
 from renderd.wire.errors import ApiError, bad_request
@@ -22,7 +23,7 @@ Handler = Callable[[bytes, str | None], bytes]
 """Body and header X-Request-Id -> body of the 200 answer. Raises ApiError. Called from several threads."""
 
 Brief = Callable[[bytes], bool]
-"""Whether a body surely takes less than a millisecond."""
+"""Whether a body takes less than a millisecond, as far as one can see."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -43,7 +44,8 @@ class Endpoint:
     """Answers POST requests with what `handler` makes of the body.
 
     A body that is `brief` is answered on the event loop: it takes less than a millisecond, and a thread would
-    cost more than it frees. The others go to a thread, so that nothing waits for them. `max_body_bytes`: what
+    cost more than it frees. The others, and those that turn out to be long, go to a thread, so that nothing
+    waits for them. `max_body_bytes`: what
     is larger is a 413.
     """
 
@@ -84,7 +86,11 @@ class Endpoint:
 
     async def _handle(self, body: bytes, request_id: str | None) -> bytes:
         if self._brief(body):
-            return self._handler(body, request_id)
+            try:
+                with hurried():
+                    return self._handler(body, request_id)
+            except TakesLongError:
+                pass
         return await self._admission.run(lambda: self._handler(body, request_id))
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, held: list[int]) -> bytes:

@@ -28,7 +28,7 @@ from renderd.wire.responses import ResponsesRequest
 class Post:
     """A POST route. `requests` and `responses` are the types that its bodies may have, for documentation.
 
-    `brief`: see Endpoint. A render of any size may meet a long template, so none is.
+    `brief`: see Endpoint.
     """
 
     path: str
@@ -36,7 +36,7 @@ class Post:
     requests: tuple[Any, ...]
     responses: tuple[Any, ...]
     handler: Callable[[Services], Handler]
-    brief: Brief = lambda body: False
+    brief: Brief
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,16 @@ class Get:
 def _brief_derender(body: bytes) -> bool:
     """A few hundred tokens, or a chunk of a stream that has begun: its history needs no replay."""
     return len(body) <= 2048 or (len(body) <= 65536 and b'"parser_state":"' in body)
+
+
+def _brief_render(body: bytes) -> bool:
+    """A conversation most of which is likely to be remembered. What is new in it may turn out to be long."""
+    return len(body) <= 128 * 1024
+
+
+def _brief_list(body: bytes) -> bool:
+    """Some prompts or ids: each of them costs more than a character of text."""
+    return len(body) <= 2048
 
 
 POSTS = (
@@ -80,6 +90,7 @@ POSTS = (
         (ChatCompletionRequest,),
         (GenerateRequest,),
         lambda services: services.renderer.chat,
+        brief=_brief_render,
     ),
     Post(
         "/v1/completions/render",
@@ -87,6 +98,7 @@ POSTS = (
         (CompletionRequest,),
         (list[GenerateRequest],),
         lambda services: services.renderer.completion,
+        brief=_brief_list,
     ),
     Post(
         "/v1/messages/derender",
@@ -102,6 +114,7 @@ POSTS = (
         (MessagesRequest,),
         (GenerateRequest,),
         lambda services: services.renderer.messages,
+        brief=_brief_render,
     ),
     Post(
         "/v1/responses/derender",
@@ -118,6 +131,7 @@ POSTS = (
         (ResponsesRequest,),
         (GenerateRequest,),
         lambda services: services.renderer.responses,
+        brief=_brief_render,
     ),
     Post(
         "/tokenize",
@@ -125,6 +139,7 @@ POSTS = (
         (api.TokenizeCompletionRequest, api.TokenizeChatRequest),
         (api.TokenizeResponse,),
         lambda services: _without_id(services.renderer.tokenize),
+        brief=_brief_list,
     ),
     Post(
         "/detokenize",
@@ -132,6 +147,7 @@ POSTS = (
         (api.DetokenizeRequest,),
         (api.DetokenizeResponse,),
         lambda services: _without_id(services.renderer.detokenize),
+        brief=_brief_list,
     ),
 )
 

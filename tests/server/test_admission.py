@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
+from renderd.model.hurry import takes_long
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Endpoint
@@ -145,3 +147,19 @@ def test_nothing_is_held_after_an_answer(error: Exception | None, brief: bool) -
         assert (admission.in_flight, admission.held_bytes, admission.queued) == (0, 0, 0)
 
     asyncio.run(run())
+
+
+def test_short_work_stays_and_long_work_goes_to_a_thread() -> None:
+    threads: list[str] = []
+
+    def handler(body: bytes) -> bytes:
+        threads.append(threading.current_thread().name)
+        if body == b"long":
+            takes_long()
+        return body
+
+    endpoint, _ = endpoint_of(handler, brief=True)
+    for body in (b"short", b"long"):
+        assert asyncio.run(post(endpoint, body)) == (200, ANY, body)
+    loop, again, worker = threads
+    assert loop == again == threading.current_thread().name != worker
