@@ -33,7 +33,9 @@ COMMANDS = {
         "list the parsers of reasoning and tool calls, or find a model's",
     ),
     "conformance": Command("renderd.conformance.main", "main", "replay the golden cases against a URL"),
-    "bench": Command("renderd.conformance.bench", "main", "measure CPU per request of a server"),
+    "bench": Command(
+        "renderd.conformance.bench.main", "main", "measure what a server costs and how fast it answers"
+    ),
 }
 
 

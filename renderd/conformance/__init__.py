@@ -7,7 +7,7 @@ Rooms of this package, from the data inwards:
   order checked; `chunking`: a finished answer cut into the events that an engine would have streamed.
 * `client`: HTTP; `checks`, `derendering`: what is asked and compared for one case; `runner`: all cases of a
   server; `report`: the table.
-* `main`: `renderd conformance`. `bench`: `renderd bench`, with `measure`, `workload` and `cpu`.
+* `main`: `renderd conformance`. `bench`: `renderd bench`, a folder; `parsing`: `renderd bench parsers`.
 
 Nothing here knows how the server under test works: it imports nothing of renderd's but wire.
 """

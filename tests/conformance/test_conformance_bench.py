@@ -11,7 +11,8 @@ import time
 import fake
 import pytest
 
-from renderd.conformance import bench, cpu, workload
+from renderd.conformance.bench import cpu, workload
+from renderd.conformance.bench import main as bench
 from renderd.conformance.client import Client
 
 
@@ -66,7 +67,7 @@ def test_the_answer_has_the_wanted_length() -> None:
 def test_bench_stream(capsys: pytest.CaptureFixture[str]) -> None:
     with fake.serving(fake.Fake()) as url, fake.serving(fake.Fake()) as other:
         urls = ["--url", f"one={url}", "--url", f"two={other}"]
-        assert bench.main(["stream", *urls, "--tokens", "1200", "--chunk", "2", "--minimal"]) == 0
+        assert bench.main(["stream", *urls, "--tokens", "1200", "--chunk", "2", "--minimal", "two"]) == 0
         shown = capsys.readouterr()
         assert "| | one | two | two / one |" in shown.out.replace("|  |", "| |")
         assert "answer of 1,200 tokens, 2 a chunk: CPU, s" in shown.out

@@ -27,6 +27,8 @@ _WORDS = (
     "weather wheel where while white whole winter wonder world write year young"
 )
 _WORD_LIST = _WORDS.split()
+PHRASE = 5
+"""Words of a phrase."""
 
 
 def prose(words: int, generator: random.Random) -> str:
@@ -80,26 +82,25 @@ TOOL: Json = {
 }
 
 
-def parsed_answer(tokens: Tokens, count: int) -> list[int]:
-    """An answer of `count` tokens as a thinking model writes it: reasoning, content, a call, no end token."""
-    generator = random.Random(count)
-    parts = [tokens.ids(text) for text in ("<think>\n", "\n</think>\n\n", "\n", '"}}\n</tool_call>')]
-    parts.insert(
-        3, tokens.ids('<tool_call>\n{"name": "write_report", "arguments": {"title": "Report", "body": "')
+def parsed_answer(tokens: Tokens, count: int, calls: int = 1, seed: int = 0) -> list[int]:
+    """An answer of `count` tokens as a thinking model writes it: reasoning, content, calls, no end token.
+
+    `seed`: answers of another one have another text.
+    """
+    generator = random.Random(f"{count} {seed}")
+    opening, middle, line, end = (
+        tokens.ids(text) for text in ("<think>\n", "\n</think>\n\n", "\n", '"}}\n</tool_call>')
     )
-    left = count - sum(map(len, parts))
+    call = tokens.ids('<tool_call>\n{"name": "write_report", "arguments": {"title": "Report", "body": "')
+    marks = len(opening) + len(middle) + calls * (len(line) + len(call) + len(end))
+    left = count - marks
     reasoning, content = left * 45 // 100, left * 40 // 100
-    opening, middle, line, call, end = parts
-    return [
-        *opening,
-        *tokens.exactly(reasoning, generator),
-        *middle,
-        *tokens.exactly(content, generator),
-        *line,
-        *call,
-        *tokens.exactly(left - reasoning - content, generator),
-        *end,
-    ]
+    body = tokens.exactly(left - reasoning - content, generator)
+    out = [*opening, *tokens.exactly(reasoning, generator), *middle, *tokens.exactly(content, generator)]
+    for number in range(calls):
+        part = body[len(body) * number // calls : len(body) * (number + 1) // calls]
+        out += [*line, *call, *part, *end]
+    return out
 
 
 def conversations(tokens: Tokens, users: int, turns: int, size: int) -> list[Json]:
@@ -119,6 +120,11 @@ def conversations(tokens: Tokens, users: int, turns: int, size: int) -> list[Jso
             chats.append({"messages": list(messages), "tools": tools})
             messages.append({"role": "assistant", "content": tokens.prose(per_turn * 4 // 5, generator)})
     return chats
+
+
+def phrases(count: int, generator: random.Random) -> list[str]:
+    """That many pieces of PHRASE words each, of which a prompt of new text is put together fast."""
+    return [prose(PHRASE, generator) + " " for _ in range(count)]
 
 
 def _tool(number: int, generator: random.Random) -> Json:

@@ -1,0 +1,161 @@
+"""`renderd bench start` and `renderd bench memory`: how soon a server is ready, and what its processes hold.
+
+Ready is the first 200 of /health, asked every 10 ms from the start of the command on. Memory is read when
+the server has used no CPU for half a second: `rss` counts pages that processes share in each of them, `pss`
+counts a page that n processes share as one nth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from renderd.conformance.bench.cpu import CpuClock, ProcessError
+from renderd.conformance.bench.tables import Cells, digits, whole
+from renderd.conformance.bench.target import Target
+from renderd.conformance.client import Client
+
+PATIENCE = 300.0
+"""Seconds that a server has to become ready."""
+
+
+class Process(msgspec.Struct):
+    """A process of a server. Memory in MB (10^6 bytes)."""
+
+    pid: int
+    command: str
+    rss: float
+    pss: float
+
+
+class MemoryRow(msgspec.Struct):
+    """The processes of a running server, children included."""
+
+    target: str
+    processes: list[Process]
+
+
+class StartRow(msgspec.Struct):
+    """One start: seconds, and CPU seconds of all processes, until /health answered 200."""
+
+    target: str
+    wall: float
+    cpu: float
+    processes: list[Process]
+
+
+def memory(target: Target) -> MemoryRow:
+    """What a running server holds now. Raises ProcessError when its memory cannot be read."""
+    return MemoryRow(target.name, _processes(target.clock))
+
+
+def start(name: str, command: Sequence[str], log: Path) -> StartRow:
+    """Starts a server that takes --host and --port, and ends it. Its output goes to `log`.
+
+    Raises RuntimeError when it does not become ready.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("ab") as output:
+        began = time.perf_counter()
+        # A session of its own, so that its worker processes end with it.
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    with _ended(process):
+        _wait_until_ready(process, f"http://127.0.0.1:{port}", shlex.join(command), log)
+        clock = CpuClock([process.pid])
+        cpu, wall = clock.read(), time.perf_counter() - began
+        return StartRow(name, wall, cpu, _processes(clock))
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str, command: str, log: Path) -> None:
+    client = Client(url, timeout=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if client.get("/health").status == 200:
+                client.close()
+                return
+        time.sleep(0.01)
+    raise RuntimeError(f"{command}: did not become ready, see {log}")
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _processes(clock: CpuClock) -> list[Process]:
+    deadline = time.monotonic() + 30
+    before = clock.read()
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        after = clock.read()
+        if after - before < 0.005:
+            break
+        before = after
+    return [_process(pid) for pid in clock.pids]
+
+
+def _process(pid: int) -> Process:
+    try:
+        fields = dict(_fields(Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()))
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError as error:
+        raise ProcessError(f"process {pid}: its memory cannot be read: {error}") from None
+    return Process(pid, command.strip(), fields["Rss"], fields["Pss"])
+
+
+def _fields(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon and value.endswith(" kB"):
+            yield name, int(value.split()[0]) * 1024 / 1e6
+
+
+def start_lines(rows: Sequence[StartRow]) -> list[Cells]:
+    out: list[Cells] = [
+        ("seconds to ready", _medians({(row.target, row.wall) for row in rows}), digits),
+        ("CPU until then, s", _medians({(row.target, row.cpu) for row in rows}), digits),
+    ]
+    return out + memory_lines(rows)
+
+
+def memory_lines(rows: Sequence[StartRow | MemoryRow]) -> list[Cells]:
+    largest = {(row.target, max(one.rss for one in row.processes)) for row in rows}
+    together = {(row.target, sum(one.pss for one in row.processes)) for row in rows}
+    return [
+        ("processes", _medians({(row.target, float(len(row.processes))) for row in rows}), whole),
+        ("RSS of the largest process, MB", _medians(largest), digits),
+        ("PSS of all processes, MB", _medians(together), digits),
+    ]
+
+
+def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+    found: dict[str, list[float]] = {}
+    for name, value in values:
+        found.setdefault(name, []).append(value)
+    return {name: median(own) for name, own in found.items()}
