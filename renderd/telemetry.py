@@ -15,9 +15,9 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-STAGES = ("decode", "template", "tokenize", "detokenize", "parse", "encode")
-"""Reading the body; conversation to prompt text; text to ids; ids to text, with the search for stop strings;
-text to the parts of a message; writing the answer."""
+STAGES = ("wait", "decode", "template", "tokenize", "detokenize", "parse", "encode")
+"""Waiting for a thread; reading the body; conversation to prompt text; text to ids; ids to text, with the
+search for stop strings; text to the parts of a message; writing the answer."""
 
 clock = perf_counter
 """Seconds, for `spent`."""

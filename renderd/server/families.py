@@ -62,9 +62,9 @@ class Series:
         values[at + 1] += value
         values[at + 2 + (bisect_left(bounds, value) if bounds else 0)] += 1.0
 
-    def inc_unlocked(self) -> None:
+    def inc_unlocked(self, amount: float = 1.0) -> None:
         """`inc` for who holds the registry's lock, or is alone."""
-        self._values[self._at + 1] += 1.0
+        self._values[self._at + 1] += amount
 
 
 class Family:

@@ -1,4 +1,4 @@
-"""Prometheus metrics: vLLM's HTTP families under vLLM's names (contract A.6), and what the parsers met.
+"""Prometheus metrics: vLLM's HTTP families under vLLM's names (contract A.6), and renderd's own.
 
 All numbers are those of all processes of the server, whichever of them is asked.
 """
@@ -13,14 +13,18 @@ from typing import NamedTuple
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, PlatformCollector, generate_latest
 from starlette.responses import Response
 
+from renderd.model.segments import Encoder
 from renderd.server.families import Registry, Series
 from renderd.server.process_metrics import ProcessesCollector
+from renderd.telemetry import STAGES, Record
 
 _BUCKETS = (0.1, 0.5, 1.0)
 _FINE_BUCKETS = (
     *(0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5),
     *(3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0, 30.0, 60.0),
 )
+_STAGE_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+_STATE_BUCKETS = (256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
 
 
 class _Request(NamedTuple):
@@ -68,13 +72,31 @@ class Metrics:
             "Time to the end of the response, in many buckets, of all requests.",
             bounds=_FINE_BUCKETS,
         ).labels()
+        self._stages = _stages(registry)
+        self._tokens_rendered = registry.counter(
+            "renderd_tokens_rendered_total", "Tokens of the prompts that were rendered."
+        ).labels()
+        self._tokens_derendered = registry.counter(
+            "renderd_tokens_derendered_total", "Tokens of the outputs that were derendered."
+        ).labels()
+        self._replays = registry.counter(
+            "renderd_replays_total",
+            "Chunks whose stream_state held a history alone, which was read again from its beginning.",
+        ).labels()
+        self._state_bytes = registry.histogram(
+            "renderd_state_bytes",
+            "Bytes of parser_state in the states written.",
+            bounds=_STATE_BUCKETS,
+        ).labels()
         self._anomalies = registry.counter(
-            "renderd_parser_anomalies",
-            "Times that a parser met output that belongs to no part of the message, by kind.",
-            ["kind"],
+            "renderd_parser_anomalies_total",
+            "Times that parsers met output that belongs to no part of the message, by parsers and kind.",
+            ("parser", "kind"),
         )
         self._anomaly_characters = registry.counter(
-            "renderd_parser_anomaly_characters", "Characters of that output, by kind.", ["kind"]
+            "renderd_parser_anomaly_characters_total",
+            "Characters of that output, by parsers and kind.",
+            ("parser", "kind"),
         )
         self._restarts = registry.counter(
             "renderd_worker_restarts", "Workers that ended unasked and were replaced."
@@ -97,8 +119,58 @@ class Metrics:
 
     def on_anomaly(self, kind: str, characters: int) -> None:
         """A parser met an anomaly of this kind and length."""
-        self._anomalies.labels(kind).inc()
-        self._anomaly_characters.labels(kind).inc(characters)
+        self._anomalies.labels("", kind).inc()
+        self._anomaly_characters.labels("", kind).inc(characters)
+
+    def follow_admission(self, in_flight: Callable[[], float], queued: Callable[[], float]) -> None:
+        """Show what a worker has to do. Called before anything is forked."""
+        for name, text, read in (
+            ("renderd_requests_in_flight", "Requests whose answers are not sent.", in_flight),
+            ("renderd_requests_queued", "Requests whose work waits for a thread.", queued),
+        ):
+            self.registry.follow(self.registry.gauge(name, text).labels(), read, grows=False)
+
+    def follow_encoder(self, encoder: Encoder, fast: Callable[[], bool]) -> None:
+        """Show what the cache of a tokenizer does, and whether it is `fast`. Called before anything is
+        forked."""
+        for name, text, field in (
+            ("renderd_cache_hits_total", "Segments of prompts whose ids were remembered.", "hits"),
+            ("renderd_cache_misses_total", "Segments of prompts that were tokenized.", "misses"),
+            ("renderd_cache_evictions_total", "Segments that were forgotten for others.", "evictions"),
+        ):
+            self.registry.follow(
+                self.registry.counter(name, text).labels(), _attribute(encoder, field), grows=True
+            )
+        for name, text, read in (
+            (
+                "renderd_cache_bytes",
+                "Bytes of the remembered segments.",
+                _attribute(encoder, "cached_bytes"),
+            ),
+            (
+                "renderd_fast_encoder",
+                "Processes that encode with fastokens, which proved exact on the tokenizer.",
+                lambda: float(fast()),
+            ),
+        ):
+            self.registry.follow(self.registry.gauge(name, text).labels(), read, grows=False)
+
+    def on_work(self, record: Record) -> None:
+        """What a request took and met."""
+        with self.registry.lock:
+            for stage, times in record.stages.items():
+                self._stages[stage].observe_unlocked(times[2])
+            if record.tokens_rendered:
+                self._tokens_rendered.inc_unlocked(record.tokens_rendered)
+            if record.tokens_derendered:
+                self._tokens_derendered.inc_unlocked(record.tokens_derendered)
+            if record.replays:
+                self._replays.inc_unlocked(record.replays)
+            if record.state_bytes:
+                self._state_bytes.observe_unlocked(record.state_bytes)
+        for (parser, kind), (count, characters) in record.anomalies.items():
+            self._anomalies.labels(parser, kind).inc(count)
+            self._anomaly_characters.labels(parser, kind).inc(characters)
 
     def on_restart(self) -> None:
         """A worker ended unasked."""
@@ -129,6 +201,20 @@ class Metrics:
         """The answer of /metrics."""
         self.registry.refresh()
         return Response(generate_latest(self._shown), media_type=CONTENT_TYPE_LATEST)
+
+
+def _stages(registry: Registry) -> dict[str, Series]:
+    family = registry.histogram(
+        "renderd_stage_seconds",
+        "Time that requests spent in each stage of their work; wait is for a thread to begin it.",
+        ["stage"],
+        bounds=_STAGE_BUCKETS,
+    )
+    return {stage: family.labels(stage) for stage in STAGES}
+
+
+def _attribute(owner: object, name: str) -> Callable[[], float]:
+    return lambda: float(getattr(owner, name))
 
 
 def _statistic(generation: int, field: str) -> Callable[[], float]:
