@@ -41,13 +41,13 @@ fmt: $(DEVELOPMENT)
 image: $(DEVELOPMENT)
 	RENDERD_IMAGE=1 $(BIN)/pytest tests/deploy/test_image.py
 
-# uv, for it pins for all processors at once; pins that still fit stay.
+# uv, for it pins for all processors at once; pins that still fit stay. The image can send traces, so they are among it.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' $(UPGRADE)
 
 lock: | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(LOCK) pyproject.toml --output-file requirements.lock
+	$(LOCK) --extra otel pyproject.toml --output-file requirements.lock
 	echo hatchling | $(LOCK) - --output-file requirements-build.lock
 
 live: $(DEVELOPMENT)

@@ -24,8 +24,11 @@ def pins(name: str) -> dict[str, str]:
 
 
 def needed() -> list[Requirement]:
+    """What the project needs, and what its traces need: the image has them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(line) for line in project["dependencies"]]
+    return [
+        Requirement(line) for line in (*project["dependencies"], *project["optional-dependencies"]["otel"])
+    ]
 
 
 @pytest.mark.parametrize("requirement", needed(), ids=str)
