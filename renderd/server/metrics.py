@@ -10,7 +10,13 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, PlatformCollector, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Gauge,
+    PlatformCollector,
+    generate_latest,
+)
 from starlette.responses import Response
 
 from renderd.model.segments import Encoder
@@ -40,14 +46,21 @@ class Metrics:
     """The metrics of one server.
 
     `processes`: how many there may be at a time, each of which enters a region of `registry`. `pids`: of all
-    that run, for their time and memory. Families are declared here, before anything is forked; `registry` has
+    that run, for their time and memory. `ready`: what /health/ready says. Families are declared here, before anything is forked; `registry` has
     what to count with.
     """
 
-    def __init__(self, processes: int = 1, pids: Callable[[], list[int]] = lambda: [os.getpid()]) -> None:
+    def __init__(
+        self,
+        processes: int = 1,
+        pids: Callable[[], list[int]] = lambda: [os.getpid()],
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._shown = CollectorRegistry()
         ProcessesCollector(pids, self._shown)
         PlatformCollector(registry=self._shown)
+        is_ready = Gauge("renderd_ready", "1 where /health/ready says so.", registry=self._shown)
+        is_ready.set_function(lambda: float(ready()))
         registry = self.registry = Registry(processes)
         self._shown.register(registry)
         self._requests = registry.counter(
@@ -98,6 +111,28 @@ class Metrics:
             "Characters of that output, by parsers and kind.",
             ("parser", "kind"),
         )
+        self._in_flight = registry.gauge(
+            "renderd_requests_in_flight", "Requests whose answers are not sent."
+        ).labels()
+        self._queued = registry.gauge(
+            "renderd_requests_queued", "Requests whose work waits for a thread."
+        ).labels()
+        self._hits = registry.counter(
+            "renderd_cache_hits_total", "Segments of prompts whose ids were remembered."
+        ).labels()
+        self._misses = registry.counter(
+            "renderd_cache_misses_total", "Segments of prompts that were tokenized."
+        ).labels()
+        self._evictions = registry.counter(
+            "renderd_cache_evictions_total", "Segments that were forgotten for others."
+        ).labels()
+        self._cache_bytes = registry.gauge(
+            "renderd_cache_bytes", "Bytes of the remembered segments."
+        ).labels()
+        self._fast = registry.gauge(
+            "renderd_fast_encoder",
+            "Workers that encode with fastokens, which proved exact on the tokenizer.",
+        ).labels()
         self._restarts = registry.counter(
             "renderd_worker_restarts", "Workers that ended unasked and were replaced."
         ).labels()
@@ -123,37 +158,19 @@ class Metrics:
         self._anomaly_characters.labels("", kind).inc(characters)
 
     def follow_admission(self, in_flight: Callable[[], float], queued: Callable[[], float]) -> None:
-        """Show what a worker has to do. Called before anything is forked."""
-        for name, text, read in (
-            ("renderd_requests_in_flight", "Requests whose answers are not sent.", in_flight),
-            ("renderd_requests_queued", "Requests whose work waits for a thread.", queued),
-        ):
-            self.registry.follow(self.registry.gauge(name, text).labels(), read, grows=False)
+        """Show what the workers have to do. Called before they are forked."""
+        self.registry.follow(self._in_flight, in_flight, grows=False)
+        self.registry.follow(self._queued, queued, grows=False)
 
     def follow_encoder(self, encoder: Encoder, fast: Callable[[], bool]) -> None:
-        """Show what the cache of a tokenizer does, and whether it is `fast`. Called before anything is
+        """Show what the cache of a tokenizer does, and whether it is `fast`. Called before the workers are
         forked."""
-        for name, text, field in (
-            ("renderd_cache_hits_total", "Segments of prompts whose ids were remembered.", "hits"),
-            ("renderd_cache_misses_total", "Segments of prompts that were tokenized.", "misses"),
-            ("renderd_cache_evictions_total", "Segments that were forgotten for others.", "evictions"),
-        ):
-            self.registry.follow(
-                self.registry.counter(name, text).labels(), _attribute(encoder, field), grows=True
-            )
-        for name, text, read in (
-            (
-                "renderd_cache_bytes",
-                "Bytes of the remembered segments.",
-                _attribute(encoder, "cached_bytes"),
-            ),
-            (
-                "renderd_fast_encoder",
-                "Processes that encode with fastokens, which proved exact on the tokenizer.",
-                lambda: float(fast()),
-            ),
-        ):
-            self.registry.follow(self.registry.gauge(name, text).labels(), read, grows=False)
+        follow = self.registry.follow
+        follow(self._hits, lambda: encoder.hits, grows=True)
+        follow(self._misses, lambda: encoder.misses, grows=True)
+        follow(self._evictions, lambda: encoder.evictions, grows=True)
+        follow(self._cache_bytes, lambda: encoder.cached_bytes, grows=False)
+        follow(self._fast, fast, grows=False)
 
     def on_work(self, record: Record) -> None:
         """What a request took and met."""
@@ -211,10 +228,6 @@ def _stages(registry: Registry) -> dict[str, Series]:
         bounds=_STAGE_BUCKETS,
     )
     return {stage: family.labels(stage) for stage in STAGES}
-
-
-def _attribute(owner: object, name: str) -> Callable[[], float]:
-    return lambda: float(getattr(owner, name))
 
 
 def _statistic(generation: int, field: str) -> Callable[[], float]:
