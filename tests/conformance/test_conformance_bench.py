@@ -1,4 +1,4 @@
-"""The benchmarks against a fake server that lives in this process."""
+"""The benchmarks: against a fake server that lives in this process, and against the carried model's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,37 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import fake
 import pytest
 
-from renderd.conformance.bench import cpu, workload
+from golden.processes import renderd_serve
+from renderd.conformance.bench import cpu, generator, load, workload
 from renderd.conformance.bench import main as bench
+from renderd.conformance.bench.target import Target
 from renderd.conformance.client import Client
+
+CARRIED = Path(__file__).parents[2] / "renderd" / "demo" / "model"
+FLAGS = ("--reasoning-parser", "qwen3", "--tool-call-parser", "hermes", "--enable-auto-tool-choice")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`renderd serve` on the carried model; its URL."""
+    with renderd_serve(CARRIED, FLAGS, tmp_path_factory.mktemp("bench") / "log") as url:
+        yield url
+
+
+def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    """The rows of a run that nothing went wrong in, which can be printed as a table too."""
+    assert bench.main([*arguments, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert not shown.err
+    rows: list[dict[str, Any]] = json.loads(shown.out)["rows"]
+    return rows
 
 
 def test_the_clock_counts_a_process_and_its_children() -> None:
@@ -123,3 +147,79 @@ def test_the_worst_inputs_of_parsers_are_found(capsys: pytest.CaptureFixture[str
     row = json.loads(capsys.readouterr().out)[0]
     assert row["family"] == "hermes"
     assert row["ratio"] > 0
+
+
+def test_streams_of_a_real_server_are_parsed(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(capsys, "stream", "--url", f"one={served}", "--tokens", "200", "--minimal", "one")
+    assert (row["tokens"], row["minimal"], row["parsed"]) == (200, True, True)
+
+
+def test_ids_of_a_long_prompt(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(capsys, "prompt-ids", "--url", served, "--tokens", "3000", "--calls", "3")
+    assert row["prompt_tokens"] == 3000
+    assert row["with_ids"] > 0 < row["without"]
+
+
+def test_batch_answers(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(capsys, "batch", "--url", served, "--tokens", "400", "--calls", "2")
+    assert (row["tokens"], row["requests"], row["parsed"]) == (400, 2, True)
+
+
+def test_concurrent_streams(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--streams", "5", "--rate", "100", "--chunk", "10", "--seconds", "1")
+    (row,) = measured(capsys, "concurrent", "--url", served, *options)
+    assert (row["streams"], row["load"]["failed"]) == (5, 0)
+    assert 40 <= row["load"]["calls"] <= 55
+    assert row["load"]["cpu"] > 0 < row["load"]["own_cpu"]
+    assert bench.main(["concurrent", "--url", served, *options]) == 0
+    assert "5 streams of 100 tokens a second, 10 a call: p99 of a call, ms | " in capsys.readouterr().out
+
+
+def test_interference(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(capsys, "interference", "--url", served, "--tokens", "2000", "--seconds", "1")
+    assert row["capacity"] > 0
+    assert [row[part]["failed"] for part in ("idle", "busy", "renders")] == [0, 0, 0]
+    assert all(row[part]["calls"] for part in ("idle", "busy", "renders"))
+
+
+def test_workers(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    urls = ("--url", f"one={served}", "--url", f"two={served}")
+    rows = measured(capsys, "workers", *urls, "--seconds", "0.2", "--rounds", "1")
+    assert len({(row["target"], row["calls"]) for row in rows}) == 4
+    assert all(row["load"]["calls"] and not row["load"]["failed"] for row in rows)
+
+
+def test_memory(served: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(capsys, "memory", "--url", served)
+    assert all(process["rss"] >= process["pss"] > 1 for process in row["processes"])
+
+
+def test_start(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{sys.executable} -m renderd serve {CARRIED}"
+    (row,) = measured(capsys, "start", "--server", f"one={command}", "--runs", "1")
+    assert row["wall"] > 0 < row["cpu"]
+    assert row["processes"]
+    assert bench.main(["start", "--server", f"one={sys.executable} -c pass"]) == 2
+    assert "did not become ready" in capsys.readouterr().err
+    assert bench.main(["start", "--server", "true"]) == 2
+    assert "'true' is not NAME=COMMAND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path, failure", [("/nothing", "404 Not Found"), ("/v1/chat/completions/render", "no stream_state")]
+)
+def test_failed_calls_are_counted(served: str, path: str, failure: str) -> None:
+    target = Target("one", served, [])
+    chat = {"model": target.model, "messages": [{"role": "user", "content": "Hello."}]}
+    told = json.dumps(chat)[1:-1]
+    calls = generator.Streams(path, target.model, ['"choices":[]}'] * 2, told)
+    done = load.run(load.work(target, calls, lines=2, seconds=0.2))
+    assert done.failed
+    assert failure in done.failure
+
+
+def test_prompts_of_the_generator_share_no_text() -> None:
+    bodies = generator.prompts(generator.Prompts("/", "m", 2000, 3, 1))
+    assert len(bodies) == 3
+    pieces = [{body[at : at + 100] for at in range(40, len(body) - 100)} for body in bodies]
+    assert not pieces[0] & pieces[1]

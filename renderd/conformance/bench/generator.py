@@ -101,7 +101,10 @@ class Source(Protocol):
     """Bodies of the calls of one connection."""
 
     def next(self, answer: bytes | None) -> bytes | None:
-        """The next one. `answer`: of the call before, None at first and after a failure. None: no more."""
+        """The next one. `answer`: of the call before, None at first and after a failure. None: no more.
+
+        Raises ValueError or MsgspecError when there is nothing to go on with in `answer`.
+        """
 
 
 class StreamSource:
@@ -205,7 +208,11 @@ class Line(asyncio.Protocol):
     def _send(self) -> None:
         if self.done.is_set():
             return
-        body = self._source.next(self._answer)
+        try:
+            body = self._source.next(self._answer)
+        except (ValueError, msgspec.MsgspecError) as error:
+            self._lost(str(error))
+            return
         if body is None:
             self._finish()
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from types import TracebackType
@@ -82,7 +83,9 @@ def _members(value: object) -> str:
 
 def prompts(target: Target, tokens: workload.Tokens, length: int, count: int, seed: int) -> Prompts:
     """Cold prompts of about `length` tokens."""
-    return Prompts(RENDER, target.model, max(round(length / tokens.per_word), 1), count, seed)
+    sample = workload.phrases(400, random.Random("sample"))
+    per_word = len(tokens.ids("".join(sample))) / (400 * workload.PHRASE)
+    return Prompts(RENDER, target.model, max(round(length / per_word), 1), count, seed)
 
 
 def work(

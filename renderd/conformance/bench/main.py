@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +23,7 @@ from renderd.conformance.bench import (
     streaming,
 )
 from renderd.conformance.bench.cpu import Machine, ProcessError, machine
+from renderd.conformance.bench.generator import Load
 from renderd.conformance.bench.tables import Cells, markdown
 from renderd.conformance.bench.target import Target
 from renderd.conformance.bench.workload import Tokens
@@ -66,6 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
         print(_text(report, markdown(lines, names)))
+    for row in rows:
+        for part in msgspec.structs.asdict(row).values():
+            if isinstance(part, Load) and part.failed:
+                print(f"{row.target}: {part.failed} calls failed, such as: {part.failure}", file=sys.stderr)
     unparsed = {row.target for row in rows if not getattr(row, "parsed", True)}
     if unparsed:
         print(f"not parsed (no qwen3 and hermes parsers?): {', '.join(sorted(unparsed))}", file=sys.stderr)
@@ -105,11 +108,10 @@ def _measure(targets: Sequence[Target], given: argparse.Namespace) -> tuple[list
 
 def _start(servers: Sequence[str], runs: int) -> tuple[list[str], list[Any], list[Cells]]:
     rows = []
-    log = Path(tempfile.gettempdir(), "renderd-bench-start.log")
     commands = dict(_named(text) for text in servers)
     for _ in range(runs):
         for name, command in commands.items():
-            rows.append(starting.start(name, shlex.split(command), log))
+            rows.append(starting.start(name, shlex.split(command)))
     return list(commands), rows, starting.start_lines(rows)
 
 

@@ -20,9 +20,9 @@ from renderd.conformance.bench.target import RENDER, Json, Target
 PROMPTS = {
     "short chat": (40, 200),
     "1.5k tokens": (1500, 50),
-    "9k tokens": (9000, 20),
-    "20k tokens": (20_000, 12),
-    "50k tokens": (50_000, 6),
+    "9k tokens": (9000, 40),
+    "20k tokens": (20_000, 24),
+    "50k tokens": (50_000, 12),
 }
 """Prompt tokens and number of requests, by the name of the workload."""
 TURNS, USERS = 20, 3

@@ -13,6 +13,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -59,15 +60,15 @@ def memory(target: Target) -> MemoryRow:
     return MemoryRow(target.name, _processes(target.clock))
 
 
-def start(name: str, command: Sequence[str], log: Path) -> StartRow:
-    """Starts a server that takes --host and --port, and ends it. Its output goes to `log`.
+def start(name: str, command: Sequence[str]) -> StartRow:
+    """Starts a server that takes --host and --port, and ends it.
 
-    Raises RuntimeError when it does not become ready.
+    Raises RuntimeError with the end of its output when it does not become ready.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with log.open("ab") as output:
+    with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         # A session of its own, so that its worker processes end with it.
         process = subprocess.Popen(
@@ -76,23 +77,27 @@ def start(name: str, command: Sequence[str], log: Path) -> StartRow:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    with _ended(process):
-        _wait_until_ready(process, f"http://127.0.0.1:{port}", shlex.join(command), log)
-        clock = CpuClock([process.pid])
-        cpu, wall = clock.read(), time.perf_counter() - began
-        return StartRow(name, wall, cpu, _processes(clock))
+        with _ended(process):
+            if not _ready(process, f"http://127.0.0.1:{port}"):
+                output.seek(0)
+                last = output.read()[-500:].decode("utf-8", "replace").strip()
+                raise RuntimeError(f"{shlex.join(command)}: did not become ready: {last}")
+            clock = CpuClock([process.pid])
+            cpu, wall = clock.read(), time.perf_counter() - began
+            return StartRow(name, wall, cpu, _processes(clock))
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], url: str, command: str, log: Path) -> None:
+def _ready(process: subprocess.Popen[bytes], url: str) -> bool:
+    """Waits for it. False when the server ends or takes too long."""
     client = Client(url, timeout=PATIENCE)
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if client.get("/health").status == 200:
                 client.close()
-                return
+                return True
         time.sleep(0.01)
-    raise RuntimeError(f"{command}: did not become ready, see {log}")
+    return False
 
 
 @contextlib.contextmanager
