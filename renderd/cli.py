@@ -32,6 +32,9 @@ COMMANDS = {
         "main",
         "list the parsers of reasoning and tool calls, or find a model's",
     ),
+    "fingerprint": Command(
+        "renderd.conformance.fingerprint", "main", "compare what replicas must have in common"
+    ),
     "conformance": Command("renderd.conformance.main", "main", "replay the golden cases against a URL"),
     "bench": Command(
         "renderd.conformance.bench.main", "main", "measure what a server costs and how fast it answers"

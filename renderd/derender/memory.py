@@ -32,7 +32,8 @@ class Memory(msgspec.Struct, array_like=True):
     """The content of `parser_state`.
 
     Attributes:
-        made_by: route and parsers of the server that made it.
+        fingerprint: of the server that made it.
+        route: that made it.
         created: Unix time of the first chunk.
         verdict: what the prompt said of the reasoning section.
         context: the compiled request, None if it is too large to travel.
@@ -50,7 +51,8 @@ class Memory(msgspec.Struct, array_like=True):
         answer: what a route keeps of the answer besides.
     """
 
-    made_by: str
+    fingerprint: bytes
+    route: str
     created: int
     verdict: PromptVerdict = "unknown"
     context: Context | None = None
@@ -94,11 +96,18 @@ _DECODER = msgspec.msgpack.Decoder(Memory)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def read_memory(text: str, made_by: str) -> Memory:
-    """What a `parser_state` says. Raises ValueError if it is not one, or that of a server of another kind."""
+def read_memory(text: str, fingerprint: bytes, route: str) -> Memory:
+    """What a `parser_state` says. Raises ValueError if it is not one, or that of another route or of a server
+    that would go on otherwise."""
     memory = unpack(text, _DECODER)
-    if memory.made_by != made_by:
-        raise ValueError(f"it was made by a server or route with other parsers ({memory.made_by})")
+    if memory.fingerprint != fingerprint:
+        raise ValueError(
+            f"it was made under the fingerprint {memory.fingerprint.hex()}, and this server has "
+            f"{fingerprint.hex()}: model files, template, parsers and defaults must be the same on all "
+            "replicas"
+        )
+    if memory.route != route:
+        raise ValueError(f"it is that of a stream of the route {memory.route}, not {route}")
     return memory
 
 

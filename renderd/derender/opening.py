@@ -74,6 +74,7 @@ class Opening:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
+        self._fingerprint = bytes.fromhex(setup.options.fingerprint)
         self._contexts: SharedCache[Context] = SharedCache()
         self._snapshots: SharedCache[tuple[str, Sequence[Event]]] = SharedCache()
 
@@ -84,10 +85,10 @@ class Opening:
     def message(self, body: StreamedEvent, route: MessageRoute[T]) -> Stream:
         """A stream of a message at this event, over any of the routes that answer with one."""
         setup, state, raw = self._setup, body.stream_state, getattr(body, route.field)
-        made_by = f"{route.api.lower()} {setup.parsers}"
+        name = route.api.lower()
         if state is not None and state.parser_state is not None:
             model = setup.model_name(body.model)
-            memory = read_memory(state.parser_state, made_by)
+            memory = self._read(state.parser_state, name)
             verdict, prompt_tokens = memory.verdict, memory.prompt_tokens
             context = self._context(
                 memory,
@@ -102,7 +103,7 @@ class Opening:
         model = setup.model_name(body.model)
         if setup.family is None:
             context = route.context(setup, request, "unknown", prompt_tokens)
-            memory = self._begin(made_by, context, "unknown", prompt)
+            memory = self._begin(name, context, "unknown", prompt)
             self._check_chunk(body.generate_chunk, memory)
             _check_plain(state, context)
             return self._plain(model, state, memory, context, prompt, body.generate_chunk)
@@ -112,7 +113,7 @@ class Opening:
             raise bad_request(checks.PROMPT_NEEDED)
         verdict = setup.prompt_verdict(route.as_chat(request), prompt)
         context = route.context(setup, request, verdict, prompt_tokens)
-        memory = self._begin(made_by, context, verdict, prompt)
+        memory = self._begin(name, context, verdict, prompt)
         memory.window = setup.detokenizer(context).seed(prompt)
         state = state or DerenderStreamState()
         history = len(state.output_token_ids)
@@ -138,7 +139,7 @@ class Opening:
         loc = f"{_COMPLETION}.completion_request"
         if state is not None and state.parser_state is not None:
             model = setup.model_name(body.model)
-            memory = read_memory(state.parser_state, "completion")
+            memory = self._read(state.parser_state, "completion")
             context = self._context(
                 memory,
                 body.completion_request,
@@ -170,14 +171,18 @@ class Opening:
                 self._keep(state, text, stream.memory.origin)
         return state
 
+    def _read(self, text: str, route: str) -> Memory:
+        return read_memory(text, self._fingerprint, route)
+
     def _begin(
-        self, made_by: str, context: Context, verdict: PromptVerdict, prompt: Sequence[int] | None
+        self, route: str, context: Context, verdict: PromptVerdict, prompt: Sequence[int] | None
     ) -> Memory:
         digest, size = travels(context)
         if digest:
             self._contexts.put(digest, context, size)
         return Memory(
-            made_by,
+            self._fingerprint,
+            route,
             self._setup.now(),
             verdict,
             None if digest else context,
@@ -205,7 +210,7 @@ class Opening:
 
     def _check_chunk(self, chunk: GenerateChunk, memory: Memory, history: int = 0) -> None:
         if (count := len(chunk.choices)) > 1:
-            if memory.made_by == "completion":
+            if memory.route == "completion":
                 raise bad_request("derender_completion_stream expects at most one choice per chunk")
             raise bad_request(f"derender_chat_stream expects at most one choice per chunk (got {count}).")
         for choice in chunk.choices:
@@ -266,7 +271,7 @@ class Opening:
         key = history_digest(memory.origin, state)
         kept = self._snapshots.get(key)
         if kept is not None:
-            return self._stream(model, state, read_memory(kept[0], memory.made_by), context, kept[1])
+            return self._stream(model, state, self._read(kept[0], memory.route), context, kept[1])
         telemetry.replayed()
         stream = self._stream(model, state, memory, context)
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)

@@ -40,6 +40,7 @@ class DerenderOptions:
         replayable: stream states carry the history by which vLLM can take a parsed stream over.
         max_n: choices of a response.
         response_role: role of an answer that follows a generation prompt.
+        fingerprint: of what replicas must have in common, in hexadecimal digits.
     """
 
     max_logprobs: int = 20
@@ -47,6 +48,7 @@ class DerenderOptions:
     replayable: bool = False
     max_n: int = 16384
     response_role: str = "assistant"
+    fingerprint: str = ""
 
 
 class Setup:

@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import decoders
 
 from renderd.model.segments import Encoder
-from renderd.model.tokenizer import Tokenizer
+from renderd.model.tokenizer import Tokenizer, digest_of
 
 _SHOWN = frozenset({"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"})
 """Control tokens that structure an answer: they stay in its text, for the parsers."""
@@ -33,7 +33,7 @@ def load_mistral_tokenizer(path: Path) -> MistralTokenizer:
             "pip install 'renderd[mistral]', or give --tokenizer-mode hf if there is a tokenizer.json."
         ) from error
     try:
-        return MistralTokenizer(MistralCommonBackend(str(path)))
+        return MistralTokenizer(MistralCommonBackend(str(path)), digest_of(path.read_bytes()))
     except Exception as error:  # whatever the library says, there is no tokenizer
         raise ValueError(f"{path.name} of the model cannot be read by mistral-common: {error}") from error
 
@@ -42,7 +42,8 @@ class MistralTokenizer(Tokenizer):
     """One of mistral-common's. The pieces of tekken are spelled as byte-level vocabularies spell theirs, so
     that bytes which are no whole character survive in a stream's state."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, digest: str) -> None:
+        self.digest = digest
         self._backend = backend
         inner = backend.tokenizer.instruct_tokenizer.tokenizer
         self._inner = inner

@@ -7,6 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, str]] = {
 """Special tokens that a tokenizer class has when its config does not mention them."""
 
 
+def digest_of(content: bytes) -> str:
+    """Hash of what a tokenizer was made of."""
+    return blake2b(content).hexdigest()
+
+
 class Tokenizer(ABC):
     """Text to ids and back. Immutable after construction; truncation and padding are always off.
 
@@ -39,6 +45,7 @@ class Tokenizer(ABC):
     of the tokens that were added to the vocabulary. `size`: number of ids. `max_id`: the greatest.
     `max_piece_chars`: length of the longest vocabulary entry. `path`: of tokenizer.json, if it was read from
     there. `silent_ids`: special tokens that give no text even where special tokens are not skipped.
+    `digest`: hash of what it was made of.
     """
 
     special_tokens: dict[str, str]
@@ -50,6 +57,7 @@ class Tokenizer(ABC):
     max_piece_chars: int
     eos_token_id: int | None
     encoder: Encoder
+    digest: str
     path: Path | None = None
     _frame: tuple[list[int], list[int]] = ([], [])
 
@@ -128,6 +136,7 @@ class FastTokenizer(Tokenizer):
         self._plain: dict[int, str | None] = {}
         self.path = path
         description = path.read_bytes() if path else hf.to_str().encode()
+        self.digest = digest_of(description)
         self.encoder = Encoder(self.encode_whole, find_anchors(description))
 
     def encode_whole(self, text: str) -> list[int]:

@@ -16,7 +16,7 @@ import tokenizers
 
 from renderd.model.hurry import takes_long
 from renderd.model.segments import Encoder
-from renderd.model.tokenizer import FastTokenizer, Tokenizer
+from renderd.model.tokenizer import FastTokenizer, Tokenizer, digest_of
 
 
 def load_with_transformers(model_dir: Path, trust_remote_code: bool) -> Tokenizer:
@@ -64,6 +64,7 @@ class SlowTokenizer(Tokenizer):
             role: str(token) for role, token in hf.special_tokens_map.items() if isinstance(token, str)
         }
         vocabulary: dict[str, int] = hf.get_vocab()
+        self.digest = digest_of(repr((type(hf).__name__, sorted(vocabulary.items()))).encode())
         self.size = len(hf)
         self.max_id = max(vocabulary.values(), default=-1)
         self.max_piece_chars = max(map(len, vocabulary), default=1)

@@ -157,9 +157,11 @@ GETS = (
     Get("/ping", "The same as /health.", None, lambda services: None, methods=("POST",)),
     Get(
         "/version",
-        "Releases of the protocol and of renderd.",
+        "Releases of the protocol and of renderd, and the fingerprint of the configuration.",
         api.VersionResponse,
-        lambda services: api.VersionResponse(api.VLLM_VERSION, renderd.__version__),
+        lambda services: api.VersionResponse(
+            api.VLLM_VERSION, renderd.__version__, services.fingerprint, services.fingerprint_parts
+        ),
     ),
     Get(
         "/load",

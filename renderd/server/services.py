@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from renderd.wire.api import ServedModel
@@ -31,7 +32,8 @@ class DerenderApi(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """One model, rendered and derendered, the names of its parsers, and what writes its prompts."""
+    """One model, rendered and derendered, the names of its parsers, what writes its prompts, and the
+    fingerprint of it all (see Fingerprint)."""
 
     model: ServedModel
     renderer: RenderApi
@@ -39,3 +41,5 @@ class Services:
     reasoning_parser: str | None = None
     tool_parser: str | None = None
     writer: str = "none"
+    fingerprint: str = ""
+    fingerprint_parts: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from renderd.model.fast_encoder import SpeedUp
 from renderd.model.jinja import compile_template
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
+from renderd.server.fingerprint import fingerprint
 from renderd.server.parsing import load_parsers
 from renderd.server.services import Services
 from renderd.wire.errors import ApiError
@@ -45,6 +46,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
             compile_template(model.templates.choose(None, False))
         except ApiError as error:
             raise StartupError(f"--chat-template cannot be used: {error.message}") from error
+    found = fingerprint(config, model, parsing)
     render_options = RenderOptions(
         exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
         tool_strict_level=config.tool_strict_level,
@@ -57,6 +59,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
         replayable=config.stream_state == "replayable",
         max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
         response_role=config.response_role,
+        fingerprint=found.whole,
     )
     renderer = Renderer(model, parsing.family, render_options)
     services = Services(
@@ -72,6 +75,8 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
         parsing.reasoning,
         parsing.tools,
         renderer.about,
+        found.whole,
+        found.parts,
     )
     return services, SpeedUp(model.tokenizer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -85,10 +85,15 @@ def model_list(model: ServedModel) -> ModelList:
 
 
 class VersionResponse(msgspec.Struct):
-    """Answer of `GET /version`: the vLLM release whose wire protocol is spoken, and renderd's own release."""
+    """Answer of `GET /version`: the vLLM release whose wire protocol is spoken, and renderd's own release.
+
+    `fingerprint`: of what replicas must have in common; `fingerprint_parts`: of its parts, by their names.
+    """
 
     version: str
     renderd: str
+    fingerprint: str
+    fingerprint_parts: Mapping[str, str]
 
 
 class LoadResponse(msgspec.Struct):

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION = 1
+VERSION = 2
 """Of the layout inside `parser_state`. Another version is refused, never guessed at."""
 
 _ENCODER = msgspec.msgpack.Encoder()

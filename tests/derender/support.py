@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -65,6 +66,7 @@ def derenderer(
     options: DerenderOptions = OPTIONS,
 ) -> Derenderer:
     family = build(reasoning, tools) if reasoning or tools else None
+    options = replace(options, fingerprint=f"{name} {reasoning} {tools}".encode().hex())
     reader = Renderer(model(name), family, RenderOptions()).messages_reader
     return Derenderer(model(name), family, options, clock=Clock(), read_messages=reader.read)
 

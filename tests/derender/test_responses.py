@@ -249,7 +249,7 @@ def test_refusals() -> None:
     chat = {"chat_request": {"messages": []}, "prompt_token_ids": [1], "stream": True}
     state = json.loads(qwen.chat(json.dumps({**chat, "generate_chunk": chunk([1])}).encode()))["stream_state"]
     other = refusal(qwen, "responses", stream=True, generate_chunk=chunk([1]), stream_state=state)
-    assert "other parsers" in other.message
+    assert "of a stream of the route chat, not responses" in other.message
 
 
 @given(st.text(), st.lists(st.integers(1, 9)))

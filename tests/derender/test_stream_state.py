@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from tests.derender.support import (
     chunks,
     derenderer,
     encode,
+    model,
     put_together,
     refusal,
     response,
@@ -332,9 +334,32 @@ def test_offsets_outside_the_window(route: str, offsets: tuple[int, int]) -> Non
 def test_a_state_of_another_server() -> None:
     stream = Streamer(server(), **REQUESTS)
     stream.send(chunk(OUTPUT[:5]))
-    for other in (derenderer(), derenderer("qwen3", "qwen3", "qwen3_coder")):
+    others = {"None None": derenderer(), "qwen3 qwen3_coder": derenderer("qwen3", "qwen3", "qwen3_coder")}
+    for has, other in others.items():
         error = refusal(other, stream=True, generate_chunk=chunk([1]), stream_state=stream.state, **REQUESTS)
-        assert "other parsers" in error.message
+        made, read = (f"qwen3 {parsers}".encode().hex() for parsers in ("qwen3 hermes", has))
+        assert f"made under the fingerprint {made}, and this server has {read}:" in error.message
+
+
+def test_a_state_of_another_route() -> None:
+    stream = Streamer(server(), **REQUESTS)
+    stream.send(chunk(OUTPUT[:5]))
+    body = {"stream": True, "generate_chunk": chunk([1]), "stream_state": stream.state}
+    error = refusal(server(), "completion", **body)
+    assert error.message == "invalid stream_state: it is that of a stream of the route chat, not completion"
+
+
+def test_a_plain_state_that_vllm_handed_on_is_taken_whoever_made_it() -> None:
+    """It has lost what would tell."""
+    stream = Streamer(derenderer())
+    stream.send(chunk(encode("Hello")))
+    other = replace(DerenderOptions(), fingerprint="00")
+    stream.server = Derenderer(model(), None, other)
+    assert stream.state is not None
+    body = {"stream": True, "generate_chunk": chunk([1]), "stream_state": dict(stream.state)}
+    assert "has 00" in refusal(stream.server, **body).message
+    del stream.state["parser_state"]
+    assert text_of([stream.send(chunk(encode(" world")))]) == " world"
 
 
 def packed(values: list[Any]) -> str:

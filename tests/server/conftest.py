@@ -56,7 +56,13 @@ def client_of(fakes: Fakes) -> Callable[..., TestClient]:
     """A client of the application with these flags."""
 
     def make(**flags: Any) -> TestClient:
-        services = Services(FakeModel(), fakes.render, fakes.derender)  # type: ignore[arg-type]
+        services = Services(
+            FakeModel(),
+            fakes.render,  # type: ignore[arg-type]
+            fakes.derender,  # type: ignore[arg-type]
+            fingerprint="00ff",
+            fingerprint_parts={"state": "01"},
+        )
         app = create_app(ServerConfig(**flags), services, Metrics())
         return TestClient(app, raise_server_exceptions=False, follow_redirects=False)
 

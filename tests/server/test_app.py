@@ -175,7 +175,12 @@ def test_too_large_bodies_are_refused(client_of: Callable[..., TestClient], fake
         ("GET", "/ping", 200, ""),
         ("POST", "/ping", 200, ""),
         ("GET", "/load", 200, '{"server_load":0}'),
-        ("GET", "/version", 200, '{"version":"0.33.0","renderd":"0.1.0"}'),
+        (
+            "GET",
+            "/version",
+            200,
+            '{"version":"0.33.0","renderd":"0.1.0","fingerprint":"00ff","fingerprint_parts":{"state":"01"}}',
+        ),
         ("GET", "/nope", 404, '{"detail":"Not Found"}'),
         ("GET", "/v1/chat/completions", 404, '{"detail":"Not Found"}'),
         ("GET", "/tokenize", 405, '{"detail":"Method Not Allowed"}'),
