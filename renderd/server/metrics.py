@@ -46,8 +46,8 @@ class Metrics:
     """The metrics of one server.
 
     `processes`: how many there may be at a time, each of which enters a region of `registry`. `pids`: of all
-    that run, for their time and memory. `ready`: what /health/ready says. Families are declared here, before anything is forked; `registry` has
-    what to count with.
+    that run, for their time and memory. `ready`: what /health/ready says. Families are declared here, before
+    anything is forked; `registry` has what to count with.
     """
 
     def __init__(
