@@ -10,48 +10,64 @@ from __future__ import annotations
 
 import re
 import sys
-from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from threading import Lock
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
+from weakref import ReferenceType, ref
 
 import msgspec
-from cachetools import LRUCache
+
+from renderd.model.hurry import takes_long
 
 CACHE_BYTES = 64 * 1024 * 1024
-"""Of the texts and ids that a process remembers."""
+"""Of the texts and ids that a process remembers, unless it is told another number."""
+LEAST = 256
+"""Characters after which a segment ends at the next anchor. To encode that much takes less than to look up
+the segments that it could be taken apart into."""
+_OVERHEAD = 450
+"""Bytes of a segment beside its text and its ids, with its place in the cache."""
+_IDS = msgspec.json.Decoder(list[int])
 
 
-class _Segment(NamedTuple):
-    """The ids of a text, how JSON writes them between the brackets, and the bytes that all three take."""
+class _Segment:
+    """A text and its ids. `json`: how JSON writes them, a comma before each. `size`: bytes of all of it.
+    `next`: the segment that stood behind it last, if it is still remembered."""
 
-    ids: array[int]
-    json: bytes
-    size: int
+    __slots__ = ("__weakref__", "count", "json", "next", "size", "text")
+
+    def __init__(self, text: str, ids: list[int]) -> None:
+        self.text = text
+        self.count = len(ids)
+        self.json = b"," + msgspec.json.encode(ids)[1:-1] if ids else b""
+        self.size = _OVERHEAD + sys.getsizeof(text) + sys.getsizeof(self.json)
+        self.next: ReferenceType[_Segment] | None = None
+
+    def ids(self) -> list[int]:
+        return _IDS.decode(b"[%b]" % self.json[1:])
 
 
 class TokenIds(Sequence[int]):
-    """Token ids whose JSON text is known. They become a list when one of them is asked for."""
+    """Token ids whose JSON text is known. They become integers when they are asked for."""
 
     def __init__(self, segments: Sequence[_Segment]) -> None:
         self._segments = segments
-        self._length = sum(len(segment.ids) for segment in segments)
+        self._length = sum([segment.count for segment in segments])
 
     @cached_property
     def _ids(self) -> list[int]:
-        return list(self)
+        return _IDS.decode(self.json())
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[int]:
-        return chain.from_iterable(segment.ids for segment in self._segments)
+        return iter(self._ids)
 
     def __reversed__(self) -> Iterator[int]:
-        return chain.from_iterable(reversed(segment.ids) for segment in reversed(self._segments))
+        return chain.from_iterable(reversed(segment.ids()) for segment in reversed(self._segments))
 
     @overload
     def __getitem__(self, at: int) -> int: ...
@@ -66,74 +82,95 @@ class TokenIds(Sequence[int]):
     def __repr__(self) -> str:
         return repr(self._ids)
 
+    def framed(self, before: list[int], behind: list[int]) -> TokenIds:
+        """The same ids between others."""
+        if not before and not behind:
+            return self
+        return TokenIds([_Segment("", before), *self._segments, _Segment("", behind)])
+
     def json(self) -> bytes:
         """The JSON array."""
-        return b"[%b]" % b",".join([segment.json for segment in self._segments if segment.json])
-
-
-class _Segments(LRUCache[str, _Segment]):
-    """Evicts what was not used for longest, and counts it."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(max_bytes, getsizeof=lambda segment: segment.size)
-        self.evictions = 0
-
-    def popitem(self) -> tuple[str, _Segment]:
-        self.evictions += 1
-        return super().popitem()
+        texts = [segment.json for segment in self._segments if segment.json]
+        return b"".join([b"[", texts[0][1:], *texts[1:], b"]"]) if texts else b"[]"
 
 
 class Encoder:
     """Encodes texts. May be called from many threads.
 
     `encode_text`: the tokenizer's encoding of a text, without special tokens at its ends; it may be replaced
-    by another that gives the same ids. `anchors`: of `find_anchors`. `hits`, `misses`: segments so far.
+    by another that gives the same ids. `brief_chars`: how many it surely takes in less than half a
+    millisecond. `anchors`: of `find_anchors`. `max_bytes`: of the segments that are remembered; with 0 there
+    are no segments. `least`: characters of a segment that ends at an anchor. `hits`, `misses`: segments so
+    far; `evictions`: those that were forgotten for others; `cached_bytes`: about what the remembered ones
+    take.
     """
 
     def __init__(
-        self, encode_text: Callable[[str], list[int]], anchors: Sequence[str], max_bytes: int = CACHE_BYTES
+        self,
+        encode_text: Callable[[str], list[int]],
+        anchors: Sequence[str],
+        max_bytes: int = CACHE_BYTES,
+        least: int = LEAST,
     ) -> None:
-        ordered = sorted(anchors, key=len, reverse=True)
-        self._split = re.compile(f"({'|'.join(map(re.escape, ordered))})").split if ordered else None
+        self._find = re.compile("|".join(map(re.escape, anchors))).search if anchors else None
         self._lock = Lock()
-        self._cache = _Segments(max_bytes)
+        self._cache: OrderedDict[str, _Segment] = OrderedDict()
+        self._begin = _Segment("", [])
+        self._least = least
+        self.anchors = anchors
+        self.max_bytes = max_bytes
         self.encode_text = encode_text
+        self.brief_chars = 500
         self.hits = 0
         self.misses = 0
-
-    @property
-    def evictions(self) -> int:
-        """Segments that were forgotten for others."""
-        return self._cache.evictions
-
-    @property
-    def cached_bytes(self) -> int:
-        """About what the remembered segments take."""
-        return int(self._cache.currsize)
+        self.evictions = 0
+        self.cached_bytes = 0
 
     def encode(self, text: str) -> TokenIds:
         """The ids of a text: those that the tokenizer gives for the whole of it."""
-        pieces = [piece for piece in self._split(text) if piece] if self._split else [text]
-        with self._lock:
-            known = [self._cache.get(piece) for piece in pieces]
+        if not self.max_bytes:
+            return TokenIds([self._encode(text, 0)])
         segments: list[_Segment] = []
-        new: dict[str, _Segment] = {}
-        for piece, segment in zip(pieces, known, strict=True):
-            if segment is None and (segment := new.get(piece)) is None:
-                segment = new[piece] = self._encode(piece)
+        at, end, new, new_chars, last = 0, len(text), 0, 0, self._begin
+        while at < end:
+            # Most often comes what came before: comparing is ten times cheaper than to search and to hash.
+            segment = last.next() if last.next else None
+            if segment is None or not text.startswith(segment.text, at):
+                anchor = self._find(text, at + self._least) if self._find else None
+                piece = text[at : anchor.end()] if anchor else text[at:]
+                segment = self._cache.get(piece)
+                if segment is None:
+                    segment = self._remember(self._encode(piece, new_chars))
+                    new += 1
+                    new_chars += len(piece)
+                if anchor:  # the end of a text is no such place: the next one may go on there
+                    last.next = ref(segment)
             segments.append(segment)
+            at += len(segment.text)
+            last = segment
         with self._lock:
-            self.hits += len(pieces) - len(new)
-            self.misses += len(new)
-            for piece, segment in new.items():
-                if segment.size <= self._cache.maxsize:
-                    self._cache[piece] = segment
+            self.hits += len(segments) - new
+            self.misses += new
+            for segment in segments:
+                if segment.text in self._cache:
+                    self._cache.move_to_end(segment.text)
         return TokenIds(segments)
 
-    def _encode(self, text: str) -> _Segment:
-        encoded = self.encode_text(text)
-        ids, json = array("I", encoded), msgspec.json.encode(encoded)[1:-1]
-        return _Segment(ids, json, 250 + sys.getsizeof(text) + sys.getsizeof(ids) + sys.getsizeof(json))
+    def _encode(self, text: str, before: int) -> _Segment:
+        """`before`: characters that were encoded for the same text before."""
+        if before + len(text) > self.brief_chars:
+            takes_long()
+        return _Segment(text, self.encode_text(text))
+
+    def _remember(self, segment: _Segment) -> _Segment:
+        with self._lock:
+            if segment.size <= self.max_bytes and segment.text not in self._cache:
+                self._cache[segment.text] = segment
+                self.cached_bytes += segment.size
+                while self.cached_bytes > self.max_bytes:
+                    self.cached_bytes -= self._cache.popitem(last=False)[1].size
+                    self.evictions += 1
+        return segment
 
 
 class _AddedToken(msgspec.Struct):
@@ -173,8 +210,8 @@ def find_anchors(tokenizer_json: bytes) -> list[str]:
     if any(part.get("prepend_scheme") == "first" for part in _parts(file.pre_tokenizer, file.normalizer)):
         return []
     texts = {token.content for token in file.added_tokens if token.content}
-    beginnings = Counter(text[:size] for text in texts for size in range(1, len(text)))
-    ends = Counter(text[size:] for text in texts for size in range(1, len(text)))
+    beginnings = {text[:size] for text in texts for size in range(1, len(text))}
+    ends = {text[size:] for text in texts for size in range(1, len(text))}
     joined = "\0".join(texts)
     return [
         token.content
@@ -194,10 +231,10 @@ def _parts(*waiting: Any) -> Iterator[Mapping[str, Any]]:
             yield from _parts(*part.get("pretokenizers", ()), *part.get("normalizers", ()))
 
 
-def _shared(text: str, beginnings: Mapping[str, int], ends: Mapping[str, int]) -> bool:
-    """Whether another token can begin inside `text`, or end inside it."""
+def _shared(text: str, beginnings: Set[str], ends: Set[str]) -> bool:
+    """Whether a token, be it the same one again, can begin inside `text`, or end inside it."""
     for size in range(1, len(text)):
         first, last = text[:size], text[-size:]
-        if beginnings.get(last, 0) > (first == last) or ends.get(first, 0) > (first == last):
+        if last in beginnings or first in ends:
             return True
     return False

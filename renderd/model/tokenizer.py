@@ -14,6 +14,7 @@ from typing import Any
 import tokenizers
 
 from renderd.model.files import read_json
+from renderd.model.hurry import takes_long
 from renderd.model.segments import Encoder, find_anchors
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -66,9 +67,7 @@ class Tokenizer(ABC):
 
     def encode(self, text: str, add_special_tokens: bool) -> Sequence[int]:
         """Token ids of `text`. Raises TypeError if it holds a lone surrogate."""
-        ids = self.encoder.encode(text)
-        before, behind = self.frame(add_special_tokens)
-        return [*before, *ids, *behind] if before or behind else ids
+        return self.encoder.encode(text).framed(*self.frame(add_special_tokens))
 
     def frame(self, add_special_tokens: bool) -> tuple[list[int], list[int]]:
         """The ids that `add_special_tokens` puts before and behind every text."""
@@ -148,6 +147,7 @@ class FastTokenizer(Tokenizer):
         self, text: str, add_special_tokens: bool
     ) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids and the characters of `text` that each covers."""
+        takes_long()
         encoding = self.hf.encode_batch([text], add_special_tokens=add_special_tokens)[0]
         return encoding.ids, encoding.offsets
 

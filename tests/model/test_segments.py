@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from golden import models
-from renderd.model.segments import Encoder, find_anchors
+from renderd.model.segments import LEAST, Encoder, _Segment, find_anchors
 
 MODELS = ["qwen3", "deepseek_v3", "gemma3", "gptoss", "llama3_1"]
 
@@ -31,7 +32,7 @@ def loaded(name: str) -> tuple[Callable[[str], list[int]], list[str], list[str]]
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_segments_give_the_ids_of_the_whole(name: str, data: st.DataObject) -> None:
     encode, anchors, added = loaded(name)
@@ -44,32 +45,63 @@ def test_segments_give_the_ids_of_the_whole(name: str, data: st.DataObject) -> N
         ),
         st.text(max_size=8),
     )
-    encoder = Encoder(encode, anchors, max_bytes=data.draw(st.sampled_from([800, 10**6])))
+    encoder = Encoder(
+        encode,
+        anchors,
+        max_bytes=data.draw(st.sampled_from([0, 2000, 10**6])),
+        least=data.draw(st.sampled_from([0, 1, 7, LEAST])),
+    )
     for _ in range(2):
         text = "".join(data.draw(st.lists(piece, max_size=12)))
         assert encoder.encode(text) == encode(text)
         assert encoder.encode(text) == encode(text)
 
 
+def numbered(seen: list[str], text: str) -> list[int]:
+    seen.append(text)
+    return [ord(c) for c in text for _ in range(10)]
+
+
 def test_what_was_encoded_is_remembered_within_its_bound() -> None:
     seen: list[str] = []
-
-    def encode(text: str) -> list[int]:
-        seen.append(text)
-        return [1] * 10
-
-    encoder = Encoder(encode, ["|"], max_bytes=3 * 500)
+    encoder = Encoder(partial(numbered, seen), ["|"], max_bytes=3 * 600, least=1)
     ids = encoder.encode("a|b|a")
-    assert ids == [1] * 50
-    assert (len(ids), ids[-1], ids[48:], [*reversed(ids)]) == (50, 1, [1, 1], [1] * 50)
-    assert json.loads(ids.json()) == [1] * 50
-    assert encoder.encode("").json() == b"[]"
-    assert seen == ["a", "|", "b"]
-    encoder.encode("|a|c")
-    assert seen == ["a", "|", "b", "c"]
-    assert (encoder.hits, encoder.misses, encoder.evictions) == (5, 4, 1)
-    assert encoder.cached_bytes <= 3 * 500
-    assert Encoder(encode, ["|"], max_bytes=10).encode("a|a") == [1] * 30
+    assert ids == numbered([], "a|b|a")
+    assert (len(ids), ids[-1], ids[48:], [*reversed(ids)]) == (50, 97, [97, 97], ids[::-1])
+    assert json.loads(ids.json()) == ids
+    assert ids.framed([1, 2], [3]) == [1, 2, *ids, 3]
+    assert ids.framed([], []) is ids
+    assert encoder.encode("").json() == encoder.encode("").framed([], []).json() == b"[]"
+    assert seen == ["a|", "b|", "a"]
+    assert encoder.encode("b|a|c") == numbered([], "b|a|c")
+    assert seen == ["a|", "b|", "a", "c"]
+    assert (encoder.hits, encoder.misses, encoder.evictions) == (2, 4, 1)
+    assert 2 * 600 < encoder.cached_bytes <= 3 * 600
+
+
+def test_a_segment_is_long_unless_the_text_ends() -> None:
+    seen: list[str] = []
+    encoder = Encoder(partial(numbered, seen), ["|"], least=4)
+    for text in ("a|b|c|d|e|f", "a|b|c|d|e|fg|h", "a|b|c|d|"):
+        assert encoder.encode(text) == numbered([], text)
+    assert seen == ["a|b|c|", "d|e|f", "d|e|fg|", "h", "d|"]
+
+
+@pytest.mark.parametrize("max_bytes", [0, 10])
+def test_no_room_to_remember(max_bytes: int) -> None:
+    seen: list[str] = []
+    encoder = Encoder(partial(numbered, seen), ["|"], max_bytes, least=1)
+    for _ in range(2):
+        assert encoder.encode("a|a") == numbered([], "a|a")
+    assert seen == 2 * (["a|", "a"] if max_bytes else ["a|a"])
+    assert (encoder.cached_bytes, encoder.evictions) == (0, 0)
+
+
+def test_what_is_forgotten_takes_no_memory() -> None:
+    encoder = Encoder(lambda text: [1], ["|"], max_bytes=2000, least=1)
+    encoder.encode("".join(f"{number}|" for number in range(1000)))
+    gc.collect()
+    assert sum(type(thing).__name__ == "_Segment" for thing in gc.get_referrers(_Segment)) < 10
 
 
 def added(content: str, **flags: bool) -> dict[str, Any]:
@@ -83,6 +115,7 @@ def added(content: str, **flags: bool) -> dict[str, Any]:
         ({"added_tokens": [added("<a>", lstrip=True), added("<b>", normalized=True)]}, []),
         ({"added_tokens": [added("<a>"), added("a>x"), added("y<a")]}, []),
         ({"added_tokens": [added("ab"), added("xaby")]}, ["xaby"]),
+        ({"added_tokens": [added("xyx"), added("aba"), added("<b>")]}, ["<b>"]),
         ({"added_tokens": [added("<a>"), added("<b>", special=False)]}, ["<a>"]),
         ({"truncation": {"max_length": 4}}, []),
         ({"model": {"dropout": 0.1}}, []),
