@@ -34,7 +34,7 @@ def needed() -> list[Requirement]:
 @pytest.mark.parametrize("requirement", needed(), ids=str)
 def test_the_lock_file_has_what_the_project_needs(requirement: Requirement) -> None:
     """After a change of pyproject.toml: make lock."""
-    assert pins("requirements.lock").get(canonicalize_name(requirement.name)) in requirement.specifier
+    assert pins("requirements.lock")[canonicalize_name(requirement.name)] in requirement.specifier
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-build.lock"])
