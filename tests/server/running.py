@@ -62,7 +62,7 @@ def running(*flags: str, env: Mapping[str, str] | None = None) -> Iterator[Runni
     reader.start()
     try:
         assert ready.wait(START_SECONDS), "".join(log)
-        found = re.search(r"ready on (\S+)", "".join(log))
+        found = re.search(r'ready on ([^\s"]+)', "".join(log))
         assert found, "".join(log)
         yield Running(process, found[1], log)
     finally:
