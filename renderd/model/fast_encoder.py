@@ -7,11 +7,9 @@ one is taken only if no text of it differs.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from threading import Event, Thread
 
 import fastokens  # type: ignore[import-untyped]
 
@@ -105,59 +103,45 @@ def corpus(special_tokens: Sequence[str]) -> Iterator[str]:
         yield " ".join(pieces) + piece
 
 
-def prove(
-    encode: Encode, tokenizer: Tokenizer, unwanted: Callable[[], bool] = lambda: False
-) -> tuple[bool, str | None]:
-    """Whether `encode` gave the tokenizer's own ids, and the first text where it did not.
-
-    Nobody waits for the answer any more once it is `unwanted`: then False and None."""
+def differing(encode: Encode, tokenizer: Tokenizer) -> str | None:
+    """The first text where `encode` does not give the tokenizer's own ids."""
     for text in corpus(tokenizer.added_tokens[:64]):
-        if unwanted():
-            return False, None
         if encode(text) != tokenizer.encode_whole(text):
-            return False, text
-    return True, None
+            return text
+    return None
 
 
-class SpeedUp(Thread):
+class SpeedUp:
     """Lets a tokenizer encode with fastokens, if that proves exact.
 
     Making one reads the tokenizer: a second or more in which no other thread can run, so it is done before
-    anybody waits for an answer. The proof, once started, takes about as long beside other work. `stop` it
-    before the process ends: Python aborts where a thread is in native code at its end.
+    anybody waits for an answer. The proof takes about as long, and may be done by another process.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(name="speed-up")
         self._tokenizer = tokenizer
         self._encode = _read(tokenizer)
-        self._stopping = Event()
 
-    def run(self) -> None:
-        """Prove, and take the faster encoder if it is exact."""
+    @property
+    def found(self) -> bool:
+        """Whether there is a faster encoder to prove."""
+        return self._encode is not None
+
+    def prove(self) -> bool:
+        """Whether the faster encoder is exact, so that it may be taken. Logs the answer."""
+        if self._encode is None:
+            return False
+        wrong = differing(self._encode, self._tokenizer)
+        if wrong is None:
+            logger.info("encoding with fastokens, which proved exact on this tokenizer")
+        else:
+            logger.info("encoding with tokenizers: fastokens gives other ids for %s", ascii(wrong))
+        return wrong is None
+
+    def take(self) -> None:
+        """Let the tokenizer encode with the faster encoder from here on."""
         if self._encode is not None:
-            exact, wrong = prove(self._encode, self._tokenizer, self._stopping.is_set)
-            if exact:
-                self._tokenizer.encoder.encode_text = self._encode
-                self._tokenizer.encoder.brief_chars = 15_000
-                logger.info("encoding with fastokens, which proved exact on this tokenizer")
-            elif wrong is not None:
-                logger.info("encoding with tokenizers: fastokens gives other ids for %s", ascii(wrong))
-            self._encode = None
-        _trim()
-
-    def stop(self) -> None:
-        """Return when no thread proves anything any more, at once or nearly so."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join()
-
-
-def _trim() -> None:
-    """Let the C library, where it is glibc, give back what loading took and freed: a quarter of all."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+            self._tokenizer.encoder.encode_text = self._encode
 
 
 def _read(tokenizer: Tokenizer) -> Encode | None:

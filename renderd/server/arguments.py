@@ -172,6 +172,11 @@ def positive_seconds(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """A time of 0 seconds or more."""
+    return 0.0 if text in ("0", "0.0") else positive_seconds(text)
+
+
 def port(text: str) -> int:
     """A TCP port; 0 takes a free one."""
     if not text.isascii() or not text.isdigit() or int(text) > 65535:

@@ -76,6 +76,12 @@ class ServerConfig:
     port: int = 8000
     """0 takes a free port; the ready line names it."""
     uds: str | None = None
+    probe_port: int | None = None
+    """Another port, for probes and metrics alone; 0 takes a free one."""
+    workers: int = 1
+    """Processes that answer requests."""
+    drain_seconds: float = 30.0
+    """What requests get to finish after a signal."""
     root_path: str = ""
     api_key: list[str] = field(default_factory=list)
     api_key_file: str | None = None

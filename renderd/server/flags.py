@@ -270,6 +270,27 @@ def _http_flags(group: _Group) -> None:
     add("--host", metavar="ADDRESS", help="address to listen on; default: all")
     add("--port", metavar="N", type=arguments.port, help="port to listen on (8000); 0 takes a free one")
     add("--uds", metavar="PATH", help="listen on a Unix socket instead")
+    add(
+        "--probe-port",
+        metavar="N",
+        type=arguments.port,
+        help="port that probes and /metrics have to themselves, beside --port",
+    )
+    add(
+        "--workers",
+        "--api-server-count",
+        "-asc",
+        metavar="N",
+        type=arguments.positive_int,
+        help="processes that answer requests (1); they share the port and the loaded model",
+    )
+    add(
+        "--drain-seconds",
+        "--shutdown-timeout",
+        metavar="S",
+        type=arguments.seconds,
+        help="how long requests may take to finish after SIGTERM or SIGINT (30)",
+    )
     add("--root-path", metavar="PATH", help="prefix that a proxy in front adds to paths")
     add("--api-key", metavar="KEY", nargs="+", help="keys of which requests under /v1 must bring one")
     add("--api-key-file", metavar="FILE", help="further keys, one a line; read again when it changes")

@@ -1,4 +1,4 @@
-"""`renderd serve`: bind, load, say what is served, serve until a signal."""
+"""`renderd serve`: bind, answer probes, load, fork workers, serve until a signal."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import logging
 import logging.config
 import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 import renderd
 from renderd.server import flags
+from renderd.server.admission import Admission
 from renderd.server.app import create_app
 from renderd.server.config import ServerConfig, StartupError
-from renderd.server.listener import Server, bind
+from renderd.server.listener import address, api_settings, bind, bind_probes, probe_settings
 from renderd.server.logs import log_config
 from renderd.server.metrics import Metrics
+from renderd.server.probes import ProbeApp, State
 from renderd.server.services import Services
-from renderd.server.startup import load
+from renderd.server.startup import load, settle
+from renderd.server.supervisor import Supervisor
+from renderd.server.worker import Server, Worker
 
 logger = logging.getLogger("renderd.server")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def serve(argv: Sequence[str]) -> int:
@@ -31,6 +40,7 @@ def serve(argv: Sequence[str]) -> int:
         logger.warning("vLLM flags without effect here: %s", " ".join(ignored))
     if not config.api_key and (key := os.environ.get("VLLM_API_KEY")):
         config = replace(config, api_key=[key])
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
         _run(config)
@@ -43,18 +53,47 @@ def serve(argv: Sequence[str]) -> int:
 
 
 def _run(config: ServerConfig) -> None:
-    listening = bind(config)
-    metrics = Metrics()
-    services, faster = load(config, metrics.on_anomaly)
-    server = Server(config, create_app(config, services, metrics), listening)
-    logger.info("%s", _served(services))
+    listening, for_probes = bind(config), bind_probes(config)
+    state = State(config.workers + 2)
+    metrics = Metrics(config.workers + 2, state.pids)
+    early = Server(
+        api_settings(config, ProbeApp(state, root_path=config.root_path), [("connection", "close")]),
+        listening,
+    )
+    supervisor = Supervisor(state, metrics, config.workers, config.drain_seconds)
     try:
-        faster.start()
-        server.run()
+        if for_probes is not None:
+            probes = Server(probe_settings(ProbeApp(state, metrics)), for_probes)
+            supervisor.start_probes(_without(listening, probes.work))
+            logger.info("probes and metrics on %s", address(for_probes))
+        supervisor.start_early(early.work)
+        services, faster = load(config, metrics.on_anomaly)
+        services = replace(services, not_ready=state.not_ready)
+        admission = Admission(config)
+        settings = api_settings(config, create_app(config, services, metrics, admission))
+        worker = Worker(settings, listening, config, admission, metrics, faster.take)
+        logger.info("%s", _served(services))
+        settle()
+        supervisor.run(
+            worker.work,
+            _without(listening, faster.prove) if faster.found else None,
+            faster.take,
+            address(listening, settings.is_ssl),
+        )
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):  # what is left to do must not be cut short
             signal.signal(number, signal.SIG_IGN)
-        faster.stop()
+        supervisor.close()
+
+
+def _without(listening: socket.socket, work: Callable[P, T]) -> Callable[P, T]:
+    """`work`, done by a process that does not hold this socket: it neither serves it nor keeps it open."""
+
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        listening.close()
+        return work(*args, **kwargs)
+
+    return alone
 
 
 def _served(services: Services) -> str:

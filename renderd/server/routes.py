@@ -15,6 +15,7 @@ from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
 from renderd.server.metrics import Metrics
+from renderd.server.probes import readiness
 from renderd.server.services import Services
 from renderd.wire import answers, anthropic_answers, api, derender, response_answers
 from renderd.wire.anthropic import MessagesRequest
@@ -42,7 +43,7 @@ class Post:
 @dataclass(frozen=True)
 class Get:
     """A GET route. `response` is None for an answer without a body; `methods` names further methods;
-    `wanted` says whether a server has it."""
+    `wanted` says whether a server has it; `status` is of the answer now."""
 
     path: str
     summary: str
@@ -50,6 +51,7 @@ class Get:
     answer: Callable[[Services], Any]
     methods: tuple[str, ...] = ()
     wanted: Callable[[ServerConfig], bool] = lambda config: True
+    status: Callable[[Services], int] = lambda services: 200
 
 
 def _brief_derender(body: bytes) -> bool:
@@ -155,6 +157,14 @@ GETS = (
     Get("/v1/models", "The served names.", api.ModelList, lambda services: api.model_list(services.model)),
     Get("/health", "Whether the server is up.", None, lambda services: None),
     Get("/ping", "The same as /health.", None, lambda services: None, methods=("POST",)),
+    Get("/health/live", "Always 200.", api.Liveness, lambda services: api.Liveness("live")),
+    Get(
+        "/health/ready",
+        "Whether requests should be sent here: 200, or 503 with the reason.",
+        api.Readiness,
+        lambda services: readiness(services.not_ready()),
+        status=lambda services: 200 if services.not_ready() is None else 503,
+    ),
     Get(
         "/version",
         "Releases of the protocol and of renderd, and the fingerprint of the configuration.",
@@ -204,7 +214,8 @@ def _answer(get: Get, services: Services) -> Callable[[], Any]:
     async def answer() -> Response:
         if get.response is None:
             return Response()
-        return Response(msgspec.json.encode(get.answer(services)), media_type="application/json")
+        body = msgspec.json.encode(get.answer(services))
+        return Response(body, get.status(services), media_type="application/json")
 
     return answer
 

@@ -96,6 +96,20 @@ class VersionResponse(msgspec.Struct):
     fingerprint_parts: Mapping[str, str]
 
 
+class Readiness(msgspec.Struct):
+    """Answer of `GET /health/ready`: `ready` with 200, `not ready` with 503. `reason`: null, `loading`,
+    `draining` or `no worker`."""
+
+    status: str
+    reason: str | None
+
+
+class Liveness(msgspec.Struct):
+    """Answer of `GET /health/live`: always `live`, with 200."""
+
+    status: str
+
+
 class LoadResponse(msgspec.Struct):
     """Answer of `GET /load`. No engine, no load: always 0, as on vLLM's render server."""
 

@@ -14,13 +14,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI, Request
-from starlette.requests import ClientDisconnect
 
 from golden.models import model_path
 from renderd.demo import model_dir
-from renderd.server.config import ServerConfig
-from renderd.server.listener import Server, bind
 from tests.model import foreign
 
 from .running import refused, running
@@ -178,41 +174,13 @@ def test_signals_let_requests_finish(number: signal.Signals) -> None:
             )
             assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"  # it is under way
             server.process.send_signal(number)
-            while "Shutting down" not in "".join(server.log):
+            while "draining" not in "".join(server.log):
                 time.sleep(0.01)
             connection.sendall(body)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["count"] > 5000
         assert server.process.wait(timeout=30) == 0
-
-
-def test_a_body_that_never_ends_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("renderd.server.listener._SHUTDOWN_SECONDS", 0.5)
-    config = ServerConfig(host="127.0.0.1", port=0)
-    listening = bind(config)
-    app = FastAPI()
-    vanished = []
-
-    @app.post("/read")
-    async def read(request: Request) -> None:
-        try:
-            await request.body()
-        except ClientDisconnect:
-            vanished.append(request)
-
-    server = Server(config, app, listening)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    with socket.create_connection(listening.getsockname(), timeout=10) as connection:
-        connection.sendall(b"POST /read HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
-        time.sleep(0.2)
-        server.should_exit = True
-        thread.join(timeout=20)
-    assert not thread.is_alive()
-    assert len(vanished) == 1
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]])

@@ -1,0 +1,160 @@
+"""The HTTP server of one process on a socket that it inherited: commands, drain, TLS files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from renderd.server.admission import Admission
+from renderd.server.config import ServerConfig
+from renderd.server.metrics import Metrics
+
+logger = logging.getLogger("renderd.server")
+
+SERVES = b"s"
+"""Says a process that has begun to accept connections."""
+END, DRAIN, FASTER = b"e", b"d", b"f"
+"""Commands: accept no more connections, finish what was asked, end; serve until nobody asks any more, then
+END; the faster encoder is exact, take it."""
+
+QUIET_SECONDS = 1.0
+"""How long nobody asks before a draining worker ends: load balancers learn late that it does."""
+_REFRESH_SECONDS = 2.0
+
+
+class Server(uvicorn.Server):
+    """uvicorn on a listening socket. It obeys the supervisor, and ends when there is none any more."""
+
+    def __init__(self, settings: uvicorn.Config, listening: socket.socket) -> None:
+        super().__init__(settings)
+        self._listening = listening
+        self._channel: socket.socket | None = None
+
+    def work(self, channel: socket.socket) -> None:
+        """Serve until END."""
+        self._channel = channel
+        self.run([self._listening])
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the supervisor's business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._channel is not None:
+            self._channel.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._channel, self._listen_to, self._channel)
+            self._channel.send(SERVES)
+
+    def _listen_to(self, channel: socket.socket) -> None:
+        said = channel.recv(64)
+        if not said:
+            os._exit(1)  # the supervisor has died
+        for command in said:
+            self.obey(bytes([command]))
+
+    def obey(self, command: bytes) -> None:
+        """Do what the supervisor says."""
+        if command == END:
+            self.should_exit = True
+
+
+class Worker(Server):
+    """A process that answers requests.
+
+    `take_faster`: what FASTER makes it do.
+    """
+
+    def __init__(
+        self,
+        settings: uvicorn.Config,
+        listening: socket.socket,
+        config: ServerConfig,
+        admission: Admission,
+        metrics: Metrics,
+        take_faster: Callable[[], None],
+    ) -> None:
+        super().__init__(settings, listening)
+        self._flags = config
+        self._admission = admission
+        self._metrics = metrics
+        self._take_faster = take_faster
+        self._asked = (0, 0.0)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # Not SIGINT, which a terminal sends to every process: the supervisor says what it means.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.drain)
+        if self._flags.enable_ssl_refresh and self.config.ssl is not None:
+            self._refreshing = asyncio.create_task(_refresh(self.config.ssl, self._flags))
+
+    def obey(self, command: bytes) -> None:
+        if command == DRAIN:
+            self.drain()
+        elif command == FASTER:
+            self._take_faster()
+        else:
+            super().obey(command)
+
+    def drain(self) -> None:
+        """Serve on, until nobody asks any more or --drain-seconds are over."""
+        if not self._admission.draining:
+            self._admission.draining = True
+            loop = asyncio.get_running_loop()
+            self._asked = self._metrics.answered, loop.time()
+            loop.call_later(self._flags.drain_seconds, self._cut)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 5 == 0:
+            self._metrics.registry.refresh()
+        if self._admission.draining and self._is_quiet():
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    def _is_quiet(self) -> bool:
+        """Whether nobody asked for long enough. Probes and metrics do not count."""
+        answered, now = self._metrics.answered, asyncio.get_running_loop().time()
+        if self._admission.in_flight or answered != self._asked[0]:
+            self._asked = answered, now
+        return now - self._asked[1] > QUIET_SECONDS
+
+    def _cut(self) -> None:
+        """Close what is still open: to a request, its client is gone then."""
+        self.should_exit = self.force_exit = True
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+
+async def _refresh(tls: ssl.SSLContext, config: ServerConfig) -> None:
+    """Load the TLS files again when they change. Open connections keep what they began with."""
+    files = [Path(f) for f in (config.ssl_certfile, config.ssl_keyfile, config.ssl_ca_certs) if f is not None]
+    seen = _stamps(files)
+    while True:
+        await asyncio.sleep(_REFRESH_SECONDS)
+        stamps = _stamps(files)
+        if stamps == seen:
+            continue
+        seen = stamps
+        try:
+            if config.ssl_certfile:
+                tls.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+            if config.ssl_ca_certs:
+                tls.load_verify_locations(config.ssl_ca_certs)
+            logger.info("loaded the TLS files again")
+        except OSError as error:
+            logger.error("the TLS files changed and cannot be used, the old ones stay: %s", error)
+
+
+def _stamps(files: list[Path]) -> list[int]:
+    return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
