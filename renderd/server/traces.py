@@ -72,7 +72,8 @@ class Traces:
         began: float,
         record: Record,
     ) -> None:
-        """A request was answered. `route`: its path as routes spell it; `began`: by `telemetry.clock`."""
+        """A request was answered. `route`: its path as routes spell it, if it has one; `began`: by
+        `telemetry.clock`."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -84,7 +85,7 @@ class Traces:
             if name.encode() in headers
         }
         span = tracer.start_span(
-            f"{scope['method']} {route}",
+            f"{scope['method']} {route}" if route.startswith("/") else scope["method"],
             context=TraceContextTextMapPropagator().extract(carrier),
             kind=SpanKind.SERVER,
             attributes=self._attributes(scope, route, status, record),
