@@ -30,7 +30,7 @@ from renderd.wire.anthropic_answers import (
     MessageUsage,
 )
 from renderd.wire.chat import ChatCompletionRequest
-from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest
+from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest, is_null
 from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateChunk, GenerateChunkChoice
 
@@ -50,8 +50,8 @@ class MessagesDerenderer:
         self._batch = batch
         self._stream = stream
 
-        def read_request(value: Raw | None, loc: str) -> ChatCompletionRequest | None:
-            return None if value is None else read(read_object(value, loc), loc)
+        def read_request(value: Raw, loc: str) -> ChatCompletionRequest | None:
+            return None if is_null(value) else read(read_object(value, loc), loc)
 
         self._route = MessageRoute("Messages", "messages_request", read_request, lambda request: request)
 

@@ -34,6 +34,7 @@ from renderd.wire.derender import (
     PromptIds,
     StreamedEvent,
     decode_field,
+    is_null,
 )
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChunk
@@ -119,10 +120,10 @@ class Opening:
         history = len(state.output_token_ids)
         self._check_chunk(body.generate_chunk, memory, history)
         if setup.options.replayable or history:
-            given = [raw, body.prompt_token_ids]
             memory.origin = origin_digest(
                 body.generate_chunk.request_id.encode("utf-8", "surrogatepass"),
-                *(bytes(part) if part is not None else b"" for part in given),
+                bytes(raw),
+                bytes(body.prompt_token_ids),
             )
         if history:
             return self._replay(model, state, memory, context)
@@ -190,11 +191,11 @@ class Opening:
             prompt_tokens=len(prompt or ()),
         )
 
-    def _context(self, memory: Memory, raw: Raw | None, compile: Callable[[Raw], Context]) -> Context:
+    def _context(self, memory: Memory, raw: Raw, compile: Callable[[Raw], Context]) -> Context:
         """The compiled request of a stream that has begun."""
         if memory.context is not None:
             return memory.context
-        if raw is None:
+        if is_null(raw):
             raise bad_request(
                 "stream_state holds only a digest of this request, which is too large to travel in it: send "
                 "the request with every chunk."
@@ -326,8 +327,8 @@ def _check_plain(state: DerenderStreamState | None, context: Context) -> None:
         )
 
 
-def _read_prompt(value: Raw | None, loc: str) -> list[int] | None:
-    if value is None:
+def _read_prompt(value: Raw, loc: str) -> list[int] | None:
+    if is_null(value):
         return None
     ids: Any = decode_field(value, PromptIds, f"{loc}.prompt_token_ids")
     return list(ids)

@@ -9,17 +9,17 @@ from msgspec import Raw
 from renderd.wire.chat import ChatCompletionRequest, decode_chat_request
 from renderd.wire.completion import CompletionRequest, decode_completion_request
 from renderd.wire.decode import expect_object
-from renderd.wire.derender import decode_field
+from renderd.wire.derender import decode_field, is_null
 
 
-def read_chat_request(value: Raw | None, loc: str) -> ChatCompletionRequest | None:
+def read_chat_request(value: Raw, loc: str) -> ChatCompletionRequest | None:
     """The embedded chat request, None if there is none. Raises ApiError 400 below the dotted place `loc`."""
-    return None if value is None else decode_chat_request(read_object(value, loc), loc)
+    return None if is_null(value) else decode_chat_request(read_object(value, loc), loc)
 
 
-def read_completion_request(value: Raw | None, loc: str) -> CompletionRequest | None:
+def read_completion_request(value: Raw, loc: str) -> CompletionRequest | None:
     """The embedded completion request, None if there is none. Raises ApiError 400 below `loc`."""
-    return None if value is None else decode_completion_request(read_object(value, loc), loc)
+    return None if is_null(value) else decode_completion_request(read_object(value, loc), loc)
 
 
 def read_object(value: Raw, loc: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from renderd.derender.route import MessageRoute, finished_prompt_tokens, streame
 from renderd.derender.setup import Setup
 from renderd.derender.stream import News, StreamDerenderer, guarded
 from renderd.wire.answers import ChatTokenLogprob
-from renderd.wire.derender import DerenderResponsesRequest, DerenderResponsesStreamRequest
+from renderd.wire.derender import DerenderResponsesRequest, DerenderResponsesStreamRequest, is_null
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import ChoiceLogprobs, GenerateChoice, GenerateChunkChoice
 from renderd.wire.response_answers import (
@@ -39,8 +39,8 @@ from renderd.wire.response_answers import (
 from renderd.wire.responses import ResponsesRequest, as_chat, decode_responses_request
 
 
-def _read(value: Raw | None, loc: str) -> ResponsesRequest | None:
-    return None if value is None else decode_responses_request(read_object(value, loc), loc)
+def _read(value: Raw, loc: str) -> ResponsesRequest | None:
+    return None if is_null(value) else decode_responses_request(read_object(value, loc), loc)
 
 
 _ROUTE: MessageRoute[ResponsesRequest] = MessageRoute("Responses", "responses_request", _read, as_chat, tell)

@@ -32,7 +32,7 @@ class MessageRoute(Generic[T]):
 
     api: str
     field: str
-    read: Callable[[Raw | None, str], T | None]
+    read: Callable[[Raw, str], T | None]
     as_chat: Callable[[T], ChatCompletionRequest]
     complete: Callable[[Setup, Context, T, int], Context] = lambda setup, context, request, tokens: context
 

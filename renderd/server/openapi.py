@@ -63,7 +63,7 @@ def document(root_path: str = "") -> dict[str, Any]:
     del components[CompletionRequest.__name__]["properties"]["prompts"]  # made of `prompt`, not sent
     components[CompletionRequest.__name__]["properties"]["prompt"] = {"anyOf": _PROMPTS}
     for owner, name, kind in _RAW:
-        components[owner.__name__]["properties"][name].update(schema_of[repr(kind | None)])
+        components[owner.__name__]["properties"][name] = {**schema_of[repr(kind | None)], "default": None}
     paths: dict[str, Any] = {}
     for post in POSTS:
         operation = _operation(post.summary, content(*post.responses))

@@ -1,4 +1,7 @@
-"""Bodies of the derender routes (contract E.1). Fields typed `Raw` are decoded only when needed."""
+"""Bodies of the derender routes (contract E.1). Fields typed `Raw` are decoded only when needed.
+
+A body that is written as its type says is decoded in one go; any other is read leniently, field by field.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from renderd.wire.errors import ApiError
 from renderd.wire.generate import GenerateChunk, GenerateResponse
 from renderd.wire.state import DerenderStreamState
 
-T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T", bound=msgspec.Struct)
 
 PromptIds = list[Annotated[int, Meta(ge=0)]]
 
@@ -36,27 +38,28 @@ class StreamedEvent(msgspec.Struct):
     last call returned, null at first."""
 
     generate_chunk: GenerateChunk
-    stream: bool = True
+    stream: bool
     model: str | None = None
     stream_state: DerenderStreamState | None = None
     prompt_tokens: int | None = None
-    prompt_token_ids: Raw | None = None
+    prompt_token_ids: Raw = msgspec.field(default_factory=Raw)
 
 
 M = TypeVar("M", bound=FinishedMessage)
 E = TypeVar("E", bound=StreamedEvent)
+F = TypeVar("F", bound="FinishedMessage | DerenderCompletionRequest")
 
 
 class DerenderChatRequest(FinishedMessage):
     """A finished chat answer to derender. `chat_request` is the chat request as the client sent it."""
 
-    chat_request: Raw | None = None
+    chat_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderChatStreamRequest(StreamedEvent):
     """One event of a streamed chat answer."""
 
-    chat_request: Raw | None = None
+    chat_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderCompletionRequest(msgspec.Struct):
@@ -67,37 +70,37 @@ class DerenderCompletionRequest(msgspec.Struct):
     model: str | None = None
     prompt_tokens: list[int] | None = None
     prompt_token_ids: list[PromptIds | None] | None = None
-    completion_request: Raw | None = None
+    completion_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderCompletionStreamRequest(StreamedEvent):
     """One event of a streamed completion."""
 
-    completion_request: Raw | None = None
+    completion_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderMessagesRequest(FinishedMessage):
     """A finished message to derender. `messages_request` is the messages request as the client sent it."""
 
-    messages_request: Raw | None = None
+    messages_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderMessagesStreamRequest(StreamedEvent):
     """One event of a streamed message."""
 
-    messages_request: Raw | None = None
+    messages_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderResponsesRequest(FinishedMessage):
     """A finished response to derender. `responses_request` is the request as the client sent it."""
 
-    responses_request: Raw | None = None
+    responses_request: Raw = msgspec.field(default_factory=Raw)
 
 
 class DerenderResponsesStreamRequest(StreamedEvent):
     """One event of a streamed response."""
 
-    responses_request: Raw | None = None
+    responses_request: Raw = msgspec.field(default_factory=Raw)
 
 
 def decode_chat(body: bytes) -> DerenderChatRequest | DerenderChatStreamRequest:
@@ -116,20 +119,17 @@ def decode_responses(body: bytes) -> DerenderResponsesRequest | DerenderResponse
 
 
 def _decode_message(body: bytes, finished: type[M], streamed: type[E]) -> M | E:
-    values = _split(body)
-    if _streams(values, finished):
-        return _bind_stream(values, streamed, finished)
-    request = _bind(values, finished)
-    _check_ids(request.generate_response, f"body.{finished.__name__}.generate_response")
+    request = _read(body, finished, streamed)
+    if isinstance(request, FinishedMessage):
+        _check_ids(request.generate_response, f"body.{finished.__name__}.generate_response")
     return request
 
 
 def decode_completion(body: bytes) -> DerenderCompletionRequest | DerenderCompletionStreamRequest:
     """The body of `/v1/completions/derender`. Raises ApiError 400."""
-    values = _split(body)
-    if _streams(values, DerenderCompletionRequest):
-        return _bind_stream(values, DerenderCompletionStreamRequest, DerenderCompletionRequest)
-    request = _bind(values, DerenderCompletionRequest)
+    request = _read(body, DerenderCompletionRequest, DerenderCompletionStreamRequest)
+    if isinstance(request, DerenderCompletionStreamRequest):
+        return request
     count = len(request.generate_responses)
     for name in ("prompt_tokens", "prompt_token_ids"):
         given = getattr(request, name)
@@ -141,41 +141,47 @@ def decode_completion(body: bytes) -> DerenderCompletionRequest | DerenderComple
     return request
 
 
+def is_null(value: Raw) -> bool:
+    """Whether a `Raw` field was not sent, or null."""
+    return bytes(memoryview(value)[:5]) in (b"", b"null")
+
+
 def decode_field(value: Raw, type: Any, loc: str) -> Any:
     """What a `Raw` field holds, as `type`. Raises ApiError 400 below the dotted place `loc`."""
-    return _convert(value, type, loc)
+    try:
+        return _decoder(type).decode(value)
+    except _NOT_STRICT:
+        return convert(parse_json(bytes(value)), type, loc)
 
 
-_MAP = msgspec.json.Decoder(dict[str, Raw])
-_NULL = b"null"
+_NOT_STRICT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _fields = cache(fields)
 _decoder = cache(msgspec.json.Decoder)
 
 
-def _split(body: bytes) -> dict[str, Any]:
-    """The fields of a body, undecoded where JSON is strict, as Python values where it is not."""
+def _read(body: bytes, finished: type[F], streamed: type[E]) -> F | E:
+    """A body as the one of two types that its `stream` says."""
+    kinds: tuple[Any, ...] = (streamed, finished)
+    for kind in kinds:
+        try:
+            request: F | E = _decoder(kind).decode(body)
+        except _NOT_STRICT:
+            continue
+        if request.stream is (kind is streamed):
+            return request
+    values = parse_object(body)
+    # Errors name the batch type: vLLM tries that one first (contract A.3).
+    named = f"body.{finished.__name__}.stream"
+    if not convert(values.get("stream", False), bool, named):
+        return _bind(values, finished)
     try:
-        return dict(_MAP.decode(body))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return parse_object(body)
-
-
-def _streams(values: dict[str, Any], batch: type[msgspec.Struct]) -> bool:
-    """Which of the two bodies it is. The batch member is the one that vLLM names in errors (contract A.3)."""
-    value = values.get("stream", False)
-    return bool(_convert(value, bool, f"body.{batch.__name__}.stream"))
-
-
-def _bind_stream(values: dict[str, Any], type: type[S], batch: type[msgspec.Struct]) -> S:
-    try:
-        return _bind(values, type)
+        return _bind(values, streamed)
     except ApiError as error:
-        # vLLM tries the batch body first, so that the first error it finds in a streaming one is always this.
-        error.param = f"body.{batch.__name__}.stream"
+        error.param = named
         raise
 
 
-def _bind(values: dict[str, Any], type: type[S]) -> S:
+def _bind(values: dict[str, Any], type: type[T]) -> T:
     loc = f"body.{type.__name__}"
     found: dict[str, Any] = {}
     for field in _fields(type):
@@ -187,24 +193,16 @@ def _bind(values: dict[str, Any], type: type[S]) -> S:
 
 
 def _field(value: Any, field: FieldInfo, loc: str) -> Any:
-    null = value is None or (isinstance(value, Raw) and memoryview(value) == _NULL)
-    if null and field.default is None:
-        return None
-    if field.type == Raw | None:
-        return value if isinstance(value, Raw) else Raw(json.dumps(value).encode())
-    if null and field.default is not NODEFAULT:
-        raise validation_error(loc, "Input should not be null")
-    return _convert(value, field.type, loc)
-
-
-def _convert(value: Any, type: Any, loc: str) -> Any:
-    """`value`, JSON text or Python value, as `type`; what strict decoding refuses is read again leniently."""
-    if isinstance(value, Raw):
+    if field.type is Raw:
         try:
-            return _decoder(type).decode(value)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            value = parse_json(bytes(value))
-    return convert(value, type, loc)
+            return Raw(json.dumps(value).encode())
+        except (ValueError, RecursionError):
+            raise validation_error(loc, "Input cannot be read") from None
+    if value is None and field.default is None:
+        return None
+    if value is None and field.default is not NODEFAULT:
+        raise validation_error(loc, "Input should not be null")
+    return convert(value, field.type, loc)
 
 
 def _check_ids(response: GenerateResponse, loc: str) -> None:
