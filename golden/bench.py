@@ -41,18 +41,16 @@ def beside_vllm(model: Path, names: list[str]) -> int:
                 status |= bench(["render", *targets, f"--url=vllm-rs={rust}"])
         if "stream" in names:
             status |= bench(["stream", *targets, "--tokens", "4000", "--minimal", "renderd"])
-        if "prompt-ids" in names:
-            status |= bench(["prompt-ids", *targets, "--calls", "30"])
         if "batch" in names:
             status |= bench(["batch", *targets])
     return status
 
 
 def alone(model: Path, names: list[str]) -> int:
-    """Under load, on a machine that runs nothing else."""
+    """What vLLM cannot be asked, or would take minutes for."""
     status = 0
     with renderd_serve(model, PYTHON_FLAGS, LOGS / "bench-renderd.log") as url:
-        for name in ("concurrent", "interference", "memory"):
+        for name in PARTS[alone]:
             if name in names:
                 status |= bench([name, f"--url=renderd={url}"])
     return status
@@ -77,8 +75,8 @@ def start(model: Path, names: list[str]) -> int:
 
 
 PARTS: dict[Callable[[Path, list[str]], int], tuple[str, ...]] = {
-    beside_vllm: ("render", "stream", "prompt-ids", "batch"),
-    alone: ("concurrent", "interference", "memory"),
+    beside_vllm: ("render", "stream", "batch"),
+    alone: ("prompt-ids", "concurrent", "interference", "memory"),
     workers: ("workers",),
     start: ("start",),
 }

@@ -82,7 +82,7 @@ def _measure(targets: Sequence[Target], given: argparse.Namespace) -> tuple[list
         return held, starting.memory_lines(held)
     tokens = Tokens(targets[0].client, targets[0].model)
     if given.what == "render":
-        renders = [row for target in targets for row in rendering.render(target, tokens)]
+        renders = rendering.render(targets, tokens)
         return renders, rendering.lines(renders)
     if given.what == "stream":
         streams = streaming.run_streams(targets, tokens, given.tokens, given.chunk, given.minimal or [])

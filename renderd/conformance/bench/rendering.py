@@ -25,6 +25,8 @@ PROMPTS = {
     "50k tokens": (50_000, 12),
 }
 """Prompt tokens and number of requests, by the name of the workload."""
+WARMUP = 3
+"""Requests of each kind before those that count."""
 TURNS, USERS = 20, 3
 CONVERSATIONS = (20_000, 60_000)
 """Tokens to which conversations grow."""
@@ -41,24 +43,24 @@ class RenderRow(msgspec.Struct):
     wall: float
 
 
-def render(target: Target, tokens: workload.Tokens) -> list[RenderRow]:
-    """All workloads, as far as they fit the server's window.
+def render(targets: Sequence[Target], tokens: workload.Tokens) -> list[RenderRow]:
+    """All workloads, each on all servers whose window it fits, one server right after the other.
 
     `tokens`: counts the text that is sent, so that all servers are sent the same.
     """
     rows = []
     for name, (size, requests) in PROMPTS.items():
-        if target.fits(size):
-            generator = random.Random(name)
-            contents = [tokens.prose(max(size - 10, 20), generator) for _ in range(requests + 3)]
-            chats = [{"messages": [{"role": "user", "content": content}]} for content in contents]
-            _render(target, name, chats[:3])
-            rows.append(_render(target, name, chats[3:]))
+        generator = random.Random(name)
+        contents = [tokens.prose(max(size - 10, 20), generator) for _ in range(requests + WARMUP)]
+        chats = [{"messages": [{"role": "user", "content": content}]} for content in contents]
+        for target in targets:
+            if target.fits(size):
+                _render(target, name, chats[:WARMUP])
+                rows.append(_render(target, name, chats[WARMUP:]))
     for size in CONVERSATIONS:
-        if target.fits(size):
-            chats = workload.conversations(tokens, USERS, TURNS, size)
-            name = f"{USERS} conversations of {TURNS} turns growing to {size:,} tokens"
-            rows.append(_render(target, name, chats))
+        chats = workload.conversations(tokens, USERS, TURNS, size)
+        name = f"{USERS} conversations of {TURNS} turns growing to {size:,} tokens"
+        rows += [_render(target, name, chats) for target in targets if target.fits(size)]
     return rows
 
 

@@ -63,9 +63,10 @@ class Tokens:
         """Text of about that many tokens."""
         return prose(max(round(tokens / self.per_word), 1), generator)
 
-    def exactly(self, tokens: int, generator: random.Random) -> list[int]:
-        """Ids of text, that many."""
-        return self.ids(prose(round(tokens / self.per_word * 1.2) + 10, generator))[:tokens]
+    def exactly(self, tokens: int, generator: random.Random, lines: bool = True) -> list[int]:
+        """Ids of text, that many. Without `lines` it may stand in a JSON string."""
+        text = prose(round(tokens / self.per_word * 1.2) + 10, generator)
+        return self.ids(text if lines else text.replace("\n", " "))[:tokens]
 
 
 TOOL: Json = {
@@ -95,7 +96,7 @@ def parsed_answer(tokens: Tokens, count: int, calls: int = 1, seed: int = 0) -> 
     marks = len(opening) + len(middle) + calls * (len(line) + len(call) + len(end))
     left = count - marks
     reasoning, content = left * 45 // 100, left * 40 // 100
-    body = tokens.exactly(left - reasoning - content, generator)
+    body = tokens.exactly(left - reasoning - content, generator, lines=False)
     out = [*opening, *tokens.exactly(reasoning, generator), *middle, *tokens.exactly(content, generator)]
     for number in range(calls):
         part = body[len(body) * number // calls : len(body) * (number + 1) // calls]
