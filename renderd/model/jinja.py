@@ -16,9 +16,10 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 
 from renderd.model.content_format import ContentFormat, detect_content_format
-from renderd.model.sandbox import CountingEnvironment, counted, limited
+from renderd.model.sandbox import CountingEnvironment, limited
 from renderd.wire.errors import ApiError, bad_request
 
 
@@ -40,9 +41,14 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Plain JSON. Jinja's own filter escapes HTML, which no model was trained on."""
+    if not ensure_ascii and indent is None and separators is None and not sort_keys:
+        return _PLAIN.encode(value)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
+
+
+_PLAIN = json.JSONEncoder(ensure_ascii=False)
 
 
 def _raise_exception(message: Any) -> NoReturn:
@@ -114,8 +120,10 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
         try:
-            with limited(len(variables.get("messages", ()))):
-                return self.template.render(variables)
+            limited(len(variables.get("messages", ())))
+            template = self.template
+            context = Context(_ENVIRONMENT, {**_ENVIRONMENT.globals, **variables}, None, template.blocks)
+            return "".join(template.root_render_func(context))
         except ApiError:
             raise
         except MemoryError:
@@ -131,7 +139,8 @@ def compile_template(source: str) -> CompiledTemplate:
     """Compile a template; templates in use stay compiled. Raises ApiError 400 for a syntax error."""
     try:
         tree = _ENVIRONMENT.parse(source)
-        template = _ENVIRONMENT.from_string(counted(_ENVIRONMENT.parse(source)))
+        limited()
+        template = _ENVIRONMENT.from_string(_ENVIRONMENT.parse(source))
         variables = frozenset(find_undeclared_variables(tree))
     except jinja2.TemplateError as error:
         raise bad_request(_reason(error)) from None
@@ -153,9 +162,10 @@ _BARE = CountingEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[lo
 def renders_bare(source: str, variables: Mapping[str, Any]) -> bool:
     """Whether bare Jinja renders a template without an error."""
     try:
-        template = _BARE.from_string(counted(_BARE.parse(source)))
-        with limited():
-            template.render(variables)
+        limited()
+        template = _BARE.from_string(source)
+        limited()
+        template.render(variables)
     except Exception:  # a template can make any Python operation fail
         return False
     return True

@@ -1,8 +1,9 @@
 """A sandbox that ends: templates that run too long or grow too large are refused, whatever they do.
 
-Jinja's sandbox keeps a template from touching the server; it does not keep it from looping a billion times or
-from doubling a string until memory is full. Here every turn of a loop, call, operation and print counts.
-Python cannot stop a thread from outside, so the counting is compiled into the template.
+Jinja's sandbox keeps a template from touching the server; it does not keep it from looping a billion times
+or from doubling a string until memory is full. Here every turn of a loop counts, every call but those of
+harmless methods, and every text that is made or printed. Python cannot stop a thread from outside, so the
+counting is compiled into the template, see `renderd.model.compiler`.
 """
 
 from __future__ import annotations
@@ -11,30 +12,36 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial, reduce
 from typing import Any
 
-from jinja2 import nodes
-from jinja2.runtime import Context
+from jinja2.runtime import Context, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import generate_lorem_ipsum
+from jinja2.utils import Namespace, generate_lorem_ipsum
 
+from renderd.model.compiler import Generator
+from renderd.model.hurry import takes_long
 from renderd.wire.errors import ApiError, bad_request
 
 FREE_STEPS = 300_000
-"""Turns of loops, calls and operations that any template has: about a third of a second."""
+"""Turns of loops and calls that any template has: about half a second."""
 STEPS_PER_MESSAGE = 500
-"""How many more it has for each message. Templates of real models take 10 to 50."""
+"""How many more it has for each message. Templates of real models take 2 to 20."""
+HURRIED_STEPS = 1000
+"""What it has where everything else waits for it: about a millisecond."""
 MAX_STEPS = 2_000_000
-"""What no template has more of: about two seconds."""
-LONG_STEPS, STEPS_A_REST, REST_SECONDS = 100_000, 500, 0.0003
+"""What no template has more of: about three seconds."""
+LONG_STEPS, STEPS_A_REST, REST_SECONDS = 100_000, 512, 0.0003
 """A rendering of more than so many steps rests after each so many for so long. Threads share one processor's
 worth of Python: without the rests, other requests would wait 5 ms each time that they want it."""
 MAX_SIZE = 64 * 1024 * 1024
 """Characters or items of one value, and of all that is printed: as many as a request body may have bytes."""
 MAX_COPIED = 16 * MAX_SIZE
 """Characters and items of all values that operations make: what a template may keep in memory."""
+SECONDS = 30.0
+"""What a rendering may take by the clock where VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT does not say otherwise."""
+_STEPS_A_LOOK = 16
 _MAX_BITS = 1_000_000
 _MAX_REMEMBERED = 1000
 _DIGITS = re.compile(r"\d{7}")
@@ -42,71 +49,96 @@ _PADDING = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill"})
 _SIZED_FILTERS = ("center", "format", "indent", "join", "replace", "slice", "batch", "wordwrap")
 
 
-class _Spent(threading.local):
+class Spent:
+    """What one rendering has used. `messages`: how long the conversation is."""
+
+    __slots__ = ("_begun", "_deadline", "_look", "_most", "copied", "printed", "steps")
+
+    def __init__(self, messages: int = 0) -> None:
+        self.steps = self.printed = self.copied = 0
+        self._look = _STEPS_A_LOOK
+        self._most = min(MAX_STEPS, FREE_STEPS + STEPS_PER_MESSAGE * messages)
+        self._begun = time.monotonic()
+        self._deadline = 0.0
+
+    def step(self) -> None:
+        """One turn. Raises ApiError 400 when there have been too many."""
+        self.steps += 1
+        if self.steps >= self._look:
+            self._check()
+
+    def _check(self) -> None:
+        if not self._deadline:
+            timeout = os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT")
+            self._deadline = self._begun + float(timeout or SECONDS)
+        if self.steps > self._most or time.monotonic() > self._deadline:
+            raise bad_request("Rendering the chat template takes too long.")
+        if self.steps > HURRIED_STEPS:
+            takes_long()
+        if self.steps > LONG_STEPS and self.steps % STEPS_A_REST == 0:
+            time.sleep(REST_SECONDS)
+        self._look += _STEPS_A_LOOK
+
+    def make(self, size: int) -> None:
+        """A value of that size is about to be made. Raises ApiError 400 when that is too much."""
+        self.copied += size
+        if size > MAX_SIZE or self.copied > MAX_COPIED:
+            raise _too_large()
+
+    def add(self, left: Any, right: Any) -> Any:
+        """What `+` makes of two values."""
+        if type(left) is str and type(right) is str:
+            self.make(len(left) + len(right))
+        elif isinstance(left, str | list | tuple):
+            self.make(_size(left) + _size(right))
+        return left + right
+
+    def chain(self, *values: Any) -> Any:
+        """What `+` makes of values, from left to right."""
+        size = 0
+        for value in values:
+            if type(value) is not str:
+                return reduce(self.add, values)
+            size += len(value)
+        self.make(size)
+        return "".join(values)
+
+    def joined(self, *values: Any) -> str:
+        """What `~` makes of values."""
+        texts = [str(value) for value in values]
+        self.make(sum(map(len, texts)))
+        return "".join(texts)
+
+    def out(self, value: Any) -> str:
+        """The text of a value that is printed."""
+        text = value if type(value) is str else str(value)
+        self.printed += len(text)
+        if self.printed > MAX_COPIED or len(text) > MAX_SIZE:
+            raise _too_large()
+        return text
+
+
+class _Thread(threading.local):
     """What the template that this thread renders has used."""
 
-    steps = 0
-    most = MAX_STEPS
-    printed = 0
-    copied = 0
-    deadline = float("inf")
+    def __init__(self) -> None:
+        self.spent = Spent()
 
 
-_SPENT = _Spent()
+_THREAD = _Thread()
 
 
-@contextmanager
-def limited(messages: int = 0) -> Iterator[None]:
-    """Counts from here on, for this thread. `messages`: how long the conversation is."""
-    _SPENT.steps = _SPENT.printed = _SPENT.copied = 0
-    _SPENT.most = min(MAX_STEPS, FREE_STEPS + STEPS_PER_MESSAGE * messages)
-    _SPENT.deadline = time.monotonic() + float(os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT") or 30)
-    try:
-        yield
-    finally:
-        _SPENT.deadline = float("inf")
-        _SPENT.most = MAX_STEPS
-
-
-def _too_long() -> ApiError:
-    return bad_request("Rendering the chat template takes too long.")
+def limited(messages: int = 0) -> None:
+    """Begins to count, for this thread. `messages`: how long the conversation is."""
+    _THREAD.spent = Spent(messages)
 
 
 def _too_large() -> ApiError:
     return bad_request("The chat template makes values that are too large.")
 
 
-def step() -> None:
-    """One turn. Raises ApiError 400 when there have been too many."""
-    _SPENT.steps += 1
-    if _SPENT.steps > _SPENT.most or (_SPENT.steps % 16 == 0 and time.monotonic() > _SPENT.deadline):
-        raise _too_long()
-    if _SPENT.steps > LONG_STEPS and _SPENT.steps % STEPS_A_REST == 0:
-        time.sleep(REST_SECONDS)
-
-
 def _make(size: int) -> None:
-    """A value of that size is about to be made."""
-    _SPENT.copied += size
-    if size > MAX_SIZE or _SPENT.copied > MAX_COPIED:
-        raise _too_large()
-
-
-def printed(value: Any) -> Any:
-    """A value that is printed, unchanged."""
-    text = value if isinstance(value, str) else str(value)
-    _SPENT.printed += len(text)
-    if _SPENT.printed > MAX_COPIED or len(text) > MAX_SIZE:
-        raise _too_large()
-    return text
-
-
-def joined(*values: Any) -> str:
-    """What `~` makes of values."""
-    step()
-    texts = [str(value) for value in values]
-    _make(sum(map(len, texts)))
-    return "".join(texts)
+    _THREAD.spent.make(size)
 
 
 def _size(value: Any) -> int:
@@ -149,7 +181,7 @@ def _sized(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that makes text, counted before it does."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        step()
+        _THREAD.spent.step()
         given = [arg for arg in (*args, *kwargs.values()) if not isinstance(arg, Context)]
         texts = [arg for arg in given if isinstance(arg, str)]
         if name == "replace" and len(texts) >= 3:
@@ -175,18 +207,48 @@ def _sized(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _absent(name: str) -> Undefined:
+    """What an object of JSON has under a name that it does not have: the same for all of them."""
+    return Undefined(obj={}, name=name)
+
+
 class CountingEnvironment(ImmutableSandboxedEnvironment):
     """Jinja's sandbox with the limits of this module. `limited()` says when the counting begins."""
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    code_generator_class = Generator
+    intercepted_binops = frozenset({"*", "**", "%"})
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(finalize=printed, **options)
-        self.step = step
-        self.joined = joined
+        super().__init__(**options)
         for name in _SIZED_FILTERS:
             self.filters[name] = _sized(name, self.filters[name])
         self._safe: dict[tuple[type, str], bool] = {}
+
+    def spent(self) -> Spent:
+        """What the template that this thread renders has used."""
+        return _THREAD.spent
+
+    def bound(self, context: Context, function: Any, **scope: Any) -> Callable[..., Any]:
+        """What calls a function for a template. `scope`: the variables of its loop or block."""
+        return partial(self.call, context, function, **scope)
+
+    def field(self, obj: Any, name: str) -> Any:
+        """`obj.name` of a template, where no dict has such an attribute and the name does not begin with an
+        underscore: `getattr`, with short ways for some types."""
+        if type(obj) is dict:
+            return obj[name] if name in obj else _absent(name)
+        if type(obj) is Namespace:
+            values = object.__getattribute__(obj, "_Namespace__attrs")
+            if name in values:
+                return values[name]
+        return self.getattr(obj, name)
+
+    def item(self, obj: Any, key: str) -> Any:
+        """`obj[key]` of a template, where no dict has such an attribute: `getitem`, with a short way."""
+        if type(obj) is dict:
+            return obj[key] if key in obj else _absent(key)
+        return self.getitem(obj, key)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may see an attribute. Jinja looks at the object's type and at the name alone."""
@@ -200,9 +262,13 @@ class CountingEnvironment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A call from a template."""
-        if function is step or function is joined:
-            return function(*args)
-        step()
+        _THREAD.spent.step()
+        if type(function) is Macro or function is Namespace:
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            if function is Namespace:
+                return Namespace(*args, **kwargs)
+            return function(context.eval_ctx, *args, **kwargs)
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         if isinstance(owner, str):
             _check_method(owner, str(getattr(function, "__name__", "")), args)
@@ -212,11 +278,8 @@ class CountingEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """An operation that can make something large of something small."""
-        step()
-        if operator == "+":
-            if isinstance(left, str | list | tuple):
-                _make(_size(left) + _size(right))
-        elif operator == "%":
+        _THREAD.spent.step()
+        if operator == "%":
             if isinstance(left, str):
                 _check_format(left, right)
         elif isinstance(left, int) and isinstance(right, int):
@@ -229,31 +292,3 @@ class CountingEnvironment(ImmutableSandboxedEnvironment):
                 if isinstance(times, int):
                     _make(_size(value) * max(times, 0))
         return super().call_binop(context, operator, left, right)
-
-
-def counted(tree: nodes.Template) -> nodes.Template:
-    """The template with a step in each turn of its loops and with every `~` counted. Changes `tree`."""
-    for loop in tree.find_all(nodes.For):
-        loop.body.insert(0, nodes.ExprStmt(_own("step", [], loop.lineno), lineno=loop.lineno))
-    _replace(tree)
-    return tree
-
-
-def _replace(node: nodes.Node) -> None:
-    for field, value in node.iter_fields():
-        if isinstance(value, list):
-            setattr(node, field, [_counted_node(item) for item in value])
-        else:
-            setattr(node, field, _counted_node(value))
-
-
-def _counted_node(node: Any) -> Any:
-    if not isinstance(node, nodes.Node):
-        return node
-    _replace(node)
-    return _own("joined", node.nodes, node.lineno) if isinstance(node, nodes.Concat) else node
-
-
-def _own(name: str, args: list[nodes.Expr], line: int) -> nodes.Call:
-    function = nodes.EnvironmentAttribute(name, lineno=line)
-    return nodes.Call(function, args, [], None, None, lineno=line)
