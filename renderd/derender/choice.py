@@ -59,6 +59,8 @@ class ChoiceDecoder:
         return events
 
     def _parse(self, machine: Machine, lexemes: list[Lexeme]) -> list[Event]:
+        if Rest not in map(type, lexemes):
+            return machine.feed(lexemes)
         events: list[Event] = []
         for rest, group in groupby(lexemes, lambda lexeme: isinstance(lexeme, Rest)):
             counted = machine.reasoning_tokens

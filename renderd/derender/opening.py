@@ -214,6 +214,7 @@ class Opening:
             if memory.route == "completion":
                 raise bad_request("derender_completion_stream expects at most one choice per chunk")
             raise bad_request(f"derender_chat_stream expects at most one choice per chunk (got {count}).")
+        delta = 0
         for choice in chunk.choices:
             if memory.choice not in (None, choice.index):
                 raise bad_request(
@@ -221,7 +222,7 @@ class Opening:
                     "for each index."
                 )
             memory.choice = choice.index
-        delta = sum(len(choice.token_ids or ()) for choice in chunk.choices)
+            delta += len(choice.token_ids or ())
         checks.check_total(self._setup, memory.prompt_tokens, memory.tokens + history, delta)
 
     def _plain(

@@ -188,15 +188,18 @@ class StreamDerenderer:
         memory, context, model = stream.memory, stream.context, self._setup.model
         ids = [*memory.pending, *(choice.token_ids or ())]
         memory.pending = []
-
-        def end(finish_reason: str | None, stop_reason: int | str | None) -> End:
-            eos = model.tokenizer.eos_token_id
-            return drop_stop_token(ids, finish_reason, stop_reason, context, eos, model.eos_token_ids)
-
-        if choice.finish_reason is None and context.parser is not None and end("stop", None).by_token:
+        finish_reason, stop_reason = choice.finish_reason, choice.stop_reason
+        undecided = finish_reason is None and context.parser is not None
+        if undecided:
+            finish_reason, stop_reason = "stop", None
+        eos = model.tokenizer.eos_token_id
+        end = drop_stop_token(ids, finish_reason, stop_reason, context, eos, model.eos_token_ids)
+        if not undecided:
+            return end
+        if end.by_token:
             memory.pending = ids[-1:]
-            return End(ids[:-1], choice.stop_reason)
-        return end(choice.finish_reason, choice.stop_reason)
+            ids = ids[:-1]
+        return End(ids, choice.stop_reason)
 
     def _feed(
         self, stream: Stream, ids: Sequence[int], before: int, final: bool = False, end_token: bool = False

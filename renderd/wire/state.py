@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import zlib
 from typing import Annotated, TypeVar
@@ -16,7 +15,10 @@ VERSION = 2
 """Of the layout inside `parser_state`. Another version is refused, never guessed at."""
 
 _ENCODER = msgspec.msgpack.Encoder()
+_HEAD = bytes([VERSION])
 _CHECKSUM_BYTES = 4
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 Offset = Annotated[int, Meta(ge=0)]
 
@@ -60,17 +62,18 @@ class DerenderStreamState(msgspec.Struct):
 def pack(value: msgspec.Struct) -> str:
     """The opaque string that holds `value`: version byte, checksum and msgpack in unpadded base64url."""
     content = _ENCODER.encode(value)
-    head = bytes([VERSION]) + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
-    return base64.urlsafe_b64encode(head + content).rstrip(b"=").decode()
+    data = _HEAD + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
+    return binascii.b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=").decode()
 
 
 def unpack(text: str, decoder: msgspec.msgpack.Decoder[T]) -> T:
     """The value in a string that `pack` made. Raises ValueError saying what is wrong with the string."""
     try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        data = binascii.a2b_base64(padded.translate(_FROM_URL), strict_mode=True)
+    except ValueError:  # what binascii raises is one
         raise ValueError("parser_state is malformed or truncated") from None
-    if data[:1] != bytes([VERSION]):
+    if data[:1] != _HEAD:
         raise ValueError("parser_state is not of this version of renderd")
     checksum, content = data[1 : 1 + _CHECKSUM_BYTES], data[1 + _CHECKSUM_BYTES :]
     if zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
