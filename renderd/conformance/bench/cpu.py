@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,6 +34,26 @@ class CpuClock:
         return sum(map(_cpu_seconds, self.pids))
 
 
+def settled(find: Callable[[], Iterable[int]]) -> CpuClock:
+    """The clock of a server that has done what it does after its start: some of its processes end then.
+
+    `find`: its processes. It has settled when none came or went for half a second and all together used
+    next to no CPU; one that does not settle is taken as it is after ten seconds. Raises ProcessError.
+    """
+    for attempt in range(20):
+        try:
+            clock = CpuClock(find())
+            before = clock.read()
+            time.sleep(0.5)
+            quiet = clock.read() - before < 0.010
+            if quiet and clock.pids == _with_descendants(set(find())):
+                break
+        except ProcessError:
+            if attempt == 3:  # not one that ended, but one that is not there
+                raise
+    return clock
+
+
 def _cpu_seconds(pid: int) -> float:
     # The clock id of a process, as clock_getcpuclockid(3) makes it: /proc/PID/stat counts in steps of 10 ms.
     try:
@@ -43,7 +63,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _with_descendants(pids: set[int]) -> list[int]:
-    parents = {pid: int(_stat(pid)[1]) for pid in _running() if _stat(pid)}
+    parents = {pid: int(stat[1]) for pid in _running() if (stat := _stat(pid))}
     found = set(pids)
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more

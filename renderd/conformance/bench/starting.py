@@ -1,8 +1,8 @@
 """`renderd bench start` and `renderd bench memory`: how soon a server is ready, and what its processes hold.
 
 Ready is the first 200 of /health, asked every 10 ms from the start of the command on. Memory is read when
-the server has used no CPU for half a second: `rss` counts pages that processes share in each of them, `pss`
-counts a page that n processes share as one nth.
+the server has settled: `rss` counts pages that processes share in each of them, `pss` counts a page that n
+processes share as one nth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statistics import median
 
 import msgspec
 
-from renderd.conformance.bench.cpu import CpuClock, ProcessError
+from renderd.conformance.bench.cpu import CpuClock, ProcessError, settled
 from renderd.conformance.bench.tables import Cells, digits, whole
 from renderd.conformance.bench.target import Target
 from renderd.conformance.client import Client
@@ -57,7 +57,7 @@ class StartRow(msgspec.Struct):
 
 def memory(target: Target) -> MemoryRow:
     """What a running server holds now. Raises ProcessError when its memory cannot be read."""
-    return MemoryRow(target.name, _processes(target.clock))
+    return MemoryRow(target.name, _processes(target.clock.pids))
 
 
 def start(name: str, command: Sequence[str]) -> StartRow:
@@ -82,9 +82,8 @@ def start(name: str, command: Sequence[str]) -> StartRow:
                 output.seek(0)
                 last = output.read()[-500:].decode("utf-8", "replace").strip()
                 raise RuntimeError(f"{shlex.join(command)}: did not become ready: {last}")
-            clock = CpuClock([process.pid])
-            cpu, wall = clock.read(), time.perf_counter() - began
-            return StartRow(name, wall, cpu, _processes(clock))
+            cpu, wall = CpuClock([process.pid]).read(), time.perf_counter() - began
+            return StartRow(name, wall, cpu, _processes(settled(lambda: [process.pid]).pids))
 
 
 def _ready(process: subprocess.Popen[bytes], url: str) -> bool:
@@ -113,16 +112,8 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
-def _processes(clock: CpuClock) -> list[Process]:
-    deadline = time.monotonic() + 30
-    before = clock.read()
-    while time.monotonic() < deadline:
-        time.sleep(0.5)
-        after = clock.read()
-        if after - before < 0.005:
-            break
-        before = after
-    return [_process(pid) for pid in clock.pids]
+def _processes(pids: Iterable[int]) -> list[Process]:
+    return [_process(pid) for pid in pids]
 
 
 def _process(pid: int) -> Process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from renderd.conformance.bench.cpu import CpuClock, serving_pids
+from renderd.conformance.bench.cpu import serving_pids, settled
 from renderd.conformance.client import Client
 from renderd.conformance.runner import served_model
 
@@ -26,7 +26,7 @@ class Target:
         self.limit: int | None = self.client.get("/v1/models").json()["data"][0].get("max_model_len")
         version = self.client.get("/version")
         self.version = version.json().get("version", "") if version.status == 200 else ""
-        self.clock = CpuClock(pids or serving_pids(url))
+        self.clock = settled(lambda: pids or serving_pids(url))
 
     def post(self, path: str, body: Any) -> Json:
         """The answer's body. RuntimeError for any status but 200."""
