@@ -69,9 +69,9 @@ def unknown_model(name: str, served: list[str]) -> ApiError:
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 _FRAME = re.compile(r'File "[^"]*", line \d+(?:, in \S+)?')
-_PATH = re.compile(
-    r"(?<![\w/])/(?:home|usr|opt|var|tmp|root|lib|mnt|srv)/[^\s'\",:;)]*|(?<![\w/])(?:/[\w.-]+){2,}\.\w+"
-)
+_SYSTEM_PATH = re.compile(r"(?<![\w/])/(?:home|usr|opt|var|tmp|root|lib|mnt|srv)/[^\s'\",:;)]*+")
+_PATH = re.compile(r"(?<![\w/])(?:/[\w.-]++){2,}+")
+_TO_EXTENSION = re.compile(r"(.*[^/])\.\w+", re.DOTALL)
 
 
 def scrub(message: str) -> str:
@@ -82,4 +82,12 @@ def scrub(message: str) -> str:
     message = message.encode(errors="backslashreplace").decode()
     message = _ADDRESS.sub(">", message)
     message = _FRAME.sub("<path>", message)
-    return _PATH.sub("<path>", message)
+    return _PATH.sub(_scrubbed, _SYSTEM_PATH.sub("<path>", message))
+
+
+def _scrubbed(match: re.Match[str]) -> str:
+    """Outside a system's directories only what has an extension is a path. A pattern that looked for it too
+    would take time that grows with the square of the message, which may be all that a client sent."""
+    run = match[0]
+    found = _TO_EXTENSION.match(run, run.index("/", 1) + 1)
+    return run if found is None else "<path>" + run[found.end() :]
