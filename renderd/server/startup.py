@@ -77,8 +77,8 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
         parsing.reasoning,
         parsing.tools,
         renderer.about,
-        found.whole,
-        found.parts,
+        fingerprint=found.whole,
+        fingerprint_parts=found.parts,
     )
     return services, SpeedUp(model.tokenizer)
 
