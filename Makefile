@@ -19,7 +19,7 @@ help:
 	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
 	@echo 'make fuzz-parsers   the parsers on many more random outputs than make test has; takes half an hour'
 	@echo 'make fuzz-render  mutated requests to renderd and to a real vLLM, any difference made small'
-	@echo 'make bench   CPU per request of renderd and vLLM, side by side'
+	@echo 'make bench   what renderd costs and how fast it answers, beside vLLM; docs/benchmarks.md says how'
 
 demo: $(DEPENDENCIES)
 	$(BIN)/renderd demo

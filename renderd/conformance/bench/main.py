@@ -128,7 +128,7 @@ def _text(report: Report, table: str) -> str:
         f"renderd bench {shlex.join(report.command)}",
         f"{on.cpu}, {on.cores} cores, {on.memory_gb} GB, {on.system}",
         f"Python {on.python}, renderd {report.renderd}",
-        *(f"{name}: /version says {version}" for name, version in report.versions.items()),
+        *(f"{name}: /version says {version or 'nothing'}" for name, version in report.versions.items()),
         "",
         table,
         "",

@@ -34,7 +34,7 @@ class Process(msgspec.Struct):
     """A process of a server. Memory in MB (10^6 bytes)."""
 
     pid: int
-    command: str
+    name: str
     rss: float
     pss: float
 
@@ -119,10 +119,10 @@ def _processes(pids: Iterable[int]) -> list[Process]:
 def _process(pid: int) -> Process:
     try:
         fields = dict(_fields(Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()))
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError as error:
         raise ProcessError(f"process {pid}: its memory cannot be read: {error}") from None
-    return Process(pid, command.strip(), fields["Rss"], fields["Pss"])
+    return Process(pid, name, fields["Rss"], fields["Pss"])
 
 
 def _fields(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
