@@ -113,6 +113,8 @@ def _tool(raw: Any) -> Any:
 
 
 def _content(raw: Any, role: str, content_format: ContentFormat, model_name: str) -> Any:
+    if isinstance(raw, str) and content_format == "string" and not raw.startswith(_BILLING):
+        return raw
     parts = [raw] if isinstance(raw, str) else raw or []
     parsed = [part for item in parts if (part := _part(item, role, model_name)) is not None]
     if content_format == "openai" and role != "tool":
