@@ -7,7 +7,7 @@ one (bounded by `max_undecided`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -55,19 +55,29 @@ class Machine:
 
     def feed(self, lexemes: Iterable[str]) -> list[Event]:
         """Take what each output token gave, one lexeme a token; return what became certain."""
+        state = self._state
+        flow: list[str] = []  # what is to be said as one
         for lexeme in lexemes:
-            region = self._regions[self._state.region]
+            region = self._regions[state.region]
             kind = type(lexeme)
             if kind is Special:
                 if region.absorbs:
                     continue
                 lexeme = str(lexeme)
             self._counter.token(region, lexeme)
+            if region.flows and kind is str and not state.held and region.scanner.quiet(lexeme):
+                flow.append(lexeme)
+                continue
+            if flow:
+                self._say(region, "".join(flow))
+                flow.clear()
             if kind is Marker or kind is Skipped:
                 self._marker(lexeme)
                 self._counter.decide()
             elif lexeme:
                 self._text(lexeme)
+        if flow:
+            self._say(self._regions[state.region], "".join(flow))
         return self._speaker.take()
 
     def finish(self, end_token: bool = False) -> list[Event]:
@@ -204,7 +214,8 @@ class Machine:
             state.raw = ""
         name, to = None, on.to
         if region.text in (Text.NAME, Text.HEADER):
-            route = names.read(region.region, state.held, on.to, self._names(region))
+            known = names.listed(region.region, self._context.types, state.raw is not None)
+            route = names.read(region.region, state.held, on.to, known)
             if route is None:
                 if state.raw is not None and not on.keep:
                     state.held += on.marker
@@ -217,8 +228,8 @@ class Machine:
             if route.dropped:
                 self._speaker.anomaly("dropped_text", route.dropped)
             if name is not None:
-                self._start_call(name, route.id)
-            elif region.text is Text.HEADER:
+                self._speaker.call(name, route.id)
+            if name is not None or region.text is Text.HEADER:
                 state.raw = None
         if state.raw is not None and not on.keep:
             state.raw += on.marker
@@ -258,7 +269,8 @@ class Machine:
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
         """Read a name or a header up to its marker; return what is left to read."""
         state = self._state
-        begun = names.begun(region.region, buffer[:start], self._names(region))
+        known = names.listed(region.region, self._context.types, state.raw is not None)
+        begun = names.begun(region.region, buffer[:start], known)
         state.held = buffer[:begun]
         if begun < start:
             self._reject(region)
@@ -268,13 +280,6 @@ class Machine:
             return ""
         self._go(region, region.on[marker])
         return buffer[start + len(marker) :]
-
-    def _names(self, region: CompiledRegion) -> Collection[str] | None:
-        """The names that a name must be one of. Without tools in the request, a certain opener opens a call
-        of any name."""
-        types = self._context.types
-        checked = region.region.known_names and (self._state.raw is not None or bool(types))
-        return types if checked else None
 
     def _reject(self, region: CompiledRegion) -> None:
         """What should have been a name or a header is none."""
@@ -337,18 +342,14 @@ class Machine:
     def _hear(self, said: Said) -> None:
         state = self._state
         if not self._speaker.speech.open and state.body.name is not None:
-            self._start_call(state.body.name, said.id)
-        text = "".join(said.arguments)
-        if text:
+            self._speaker.call(state.body.name, said.id)
+            state.raw = None
+        if text := "".join(said.arguments):
             self._speaker.arguments(text)
         if said.dropped:
             self._speaker.anomaly("dropped_text", said.dropped)
         if said.unfinished:
             self._speaker.anomaly("unfinished_value", said.unfinished)
-
-    def _start_call(self, name: str, native_id: str | None) -> None:
-        self._speaker.call(name, native_id)
-        self._state.raw = None
 
     def _no_call(self, region: CompiledRegion) -> None:
         """The body is none of a call."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from parsers.grammar import Region, Route, Text
 
 _WORD = re.compile(r"\s*[\w.:/-]*\s*")
 _LONGEST = 1024  # characters; what is longer is no function name and no header
 _QUOTES = ("'", '"')
+
+
+def listed(region: Region, types: Mapping[str, object], tentative: bool) -> Collection[str] | None:
+    """All names that a name may be, None for any. Without tools in the request, whose `types` these are, a
+    certain opener opens a call of any name."""
+    return types if region.known_names and (tentative or types) else None
 
 
 def begun(region: Region, text: str, known: Collection[str] | None) -> int:

@@ -12,10 +12,14 @@ class Scanner:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self._markers = tuple(sorted(set(markers), key=len, reverse=True))
-        self._pattern = re.compile("|".join(map(re.escape, self._markers))) if self._markers else None
+        self._pattern = re.compile("|".join(map(re.escape, self._markers)))
         self._longest = max(map(len, self._markers), default=0)
         self._first = frozenset(marker[0] for marker in self._markers)
-        self._opening = re.compile("|".join(map(re.escape, sorted(self._first))))
+        self._opening = re.compile("|".join(map(re.escape, sorted(self._first))) or "(?!)")
+
+    def quiet(self, text: str) -> bool:
+        """Whether the text holds no character with which a marker begins."""
+        return self._opening.search(text) is None
 
     def find(self, text: str, at: int = 0, last: bool = False) -> tuple[int, str | None]:
         """The first marker at or after `at` and its position; without one, None and where the undecided end
@@ -24,7 +28,7 @@ class Scanner:
         A marker is not reported while the text could still complete a longer one at the same or an earlier
         position; `last`: it cannot.
         """
-        if self._pattern is None or self._opening.search(text, at) is None:
+        if self._opening.search(text, at) is None:
             return len(text), None
         match = self._pattern.search(text, at)
         open_end = len(text) if last else self._open_end(text, at)

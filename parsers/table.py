@@ -40,13 +40,15 @@ class RequestContext(msgspec.Struct, array_like=True, frozen=True):
 class CompiledRegion:
     """A region for one tokenizer: which of its markers are text, which are tokens.
 
-    `absorbs`: special tokens are deleted.
+    `absorbs`: special tokens are deleted. `flows`: text that holds nothing of a marker is said as it is, and
+    leads nowhere.
     """
 
     __slots__ = (
         "absorbs",
         "body",
         "counts",
+        "flows",
         "name",
         "on",
         "region",
@@ -71,6 +73,8 @@ class CompiledRegion:
             tuple(on.marker for on in region.on if on.as_text or on.marker not in token_markers)
         )
         self.absorbs = absorbs
+        says = region.text in (Text.CONTENT, Text.REASONING)
+        self.flows = says and region.body is None and region.on_text is None
 
 
 class Table(NamedTuple):

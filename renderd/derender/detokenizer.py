@@ -101,6 +101,7 @@ class Detokenizer:
         self._atoms = dict(atoms or {})
         skipped = tokenizer.special_ids if skip_special else tokenizer.silent_ids
         self._skipped = skipped - self._atoms.keys()
+        self._apart = self._skipped | self._atoms.keys()
 
     def seed(self, prompt_token_ids: Sequence[int]) -> Window:
         """The window of an output that follows this prompt."""
@@ -111,7 +112,16 @@ class Detokenizer:
     def read(self, window: Window, token_ids: Iterable[int]) -> list[Lexeme]:
         """One lexeme a token, in order, behind a `Rest` where a token cuts off the character before it."""
         lexemes: list[Lexeme] = []
+        last: int | None = None  # the token before, if its piece alone is the window
         for token_id in token_ids:
+            whole = last is not None or window.read == len(window.pieces)
+            if whole and token_id not in self._apart and (text := self._plain_text(token_id)) is not None:
+                lexemes.append(text)
+                last = token_id
+                continue
+            if last is not None:
+                self._rest_on(window, last)
+                last = None
             if (atom := self._atoms.get(token_id)) is not None:
                 if rest := self._release(window):
                     lexemes.append(Rest(rest))
@@ -121,13 +131,16 @@ class Detokenizer:
             elif token_id in self._skipped:
                 self._rebase(window)
                 lexemes.append("")
-            elif window.read == len(window.pieces) and (text := self._plain_text(token_id)) is not None:
-                window.pieces = [self._entry(token_id)]
-                window.prefix, window.read = 0, 1
-                lexemes.append(text)
             else:
                 lexemes.append(self._step(window, self._entry(token_id)))
+        if last is not None:
+            self._rest_on(window, last)
         return lexemes
+
+    def _rest_on(self, window: Window, token_id: int) -> None:
+        """All is text up to this token, which is enough of a window."""
+        window.pieces = [self._entry(token_id)]
+        window.prefix, window.read = 0, 1
 
     def _entry(self, token_id: int) -> str:
         return (self._piece(token_id) or "") if 0 <= token_id < self._size else ""
