@@ -121,6 +121,12 @@ class SpeedUp:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._encode = _read(tokenizer)
+        self.encoder = tokenizer.encoder
+
+    @property
+    def taken(self) -> bool:
+        """Whether the tokenizer encodes with the faster encoder."""
+        return self.encoder.encode_text is self._encode
 
     @property
     def found(self) -> bool:
@@ -141,7 +147,7 @@ class SpeedUp:
     def take(self) -> None:
         """Let the tokenizer encode with the faster encoder from here on."""
         if self._encode is not None:
-            self._tokenizer.encoder.encode_text = self._encode
+            self.encoder.encode_text = self._encode
 
 
 def _read(tokenizer: Tokenizer) -> Encode | None:

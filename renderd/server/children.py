@@ -1,38 +1,58 @@
-"""Processes forked from this one. Each has a channel to it, and ends when the other end is gone."""
+"""Processes forked from this one. Pipes lead to each and from it; it ends when the other ends are gone."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 logger = logging.getLogger("renderd.server")
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 """Signals that mean something to the supervisor, and nothing that its children inherit."""
 
-Work = Callable[[socket.socket], None]
-"""What a child does, given its end of the channel."""
+
+class Pipes(NamedTuple):
+    """A child's ends: what it is told, and where it says something.
+
+    Not a pair of sockets: what nobody read makes the end of one an error, which event loops may swallow."""
+
+    told: int
+    says: int
+
+
+Work = Callable[[Pipes], None]
+"""What a child does."""
 
 
 class Child:
-    """A process that runs. `channel`: commands to it, and what it says; `silent`: it says nothing more."""
+    """A process that runs. `says`: the pipe from it; `silent`: nothing more comes."""
 
-    def __init__(self, pid: int, channel: socket.socket) -> None:
+    def __init__(self, pid: int, told: int, says: int) -> None:
         self.pid = pid
-        self.channel = channel
+        self.says = says
+        self._told = told
         self.born = time.monotonic()
         self.silent = False
 
     def tell(self, command: bytes) -> None:
         """Send a command. It is lost on a child that has ended."""
         with suppress(OSError):
-            self.channel.send(command)
+            os.write(self._told, command)
+
+    def listen(self) -> bytes:
+        """What it says; nothing when it has ended."""
+        return os.read(self.says, 64)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        os.close(self._told)
+        os.close(self.says)
 
     def kill(self) -> None:
         """End it at once. It still has to be reaped."""
@@ -47,7 +67,8 @@ class Children:
 
     def fork(self, work: Work) -> Child:
         """Do `work` in a new process, which ends with it."""
-        ours, theirs = socket.socketpair()
+        told, tell = os.pipe()
+        listen, says = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         # A signal that comes before the child has handlers of its own would run its parent's.
@@ -55,26 +76,27 @@ class Children:
         try:
             pid = os.fork()
             if not pid:
-                ours.close()
-                self._be_child(work, theirs)
+                os.close(tell)
+                os.close(listen)
+                self._be_child(work, Pipes(told, says))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-        theirs.close()
-        ours.setblocking(False)
-        child = self._running[pid] = Child(pid, ours)
+        os.close(told)
+        os.close(says)
+        child = self._running[pid] = Child(pid, tell, listen)
         return child
 
-    def _be_child(self, work: Work, channel: socket.socket) -> None:
+    def _be_child(self, work: Work, pipes: Pipes) -> None:
         status = 1
         try:
             for child in self._running.values():
-                child.channel.close()  # else it would outlive this process's parent
+                child.close()  # else it would outlive this process's parent
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-            work(channel)
+            work(pipes)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
@@ -97,7 +119,7 @@ class Children:
                 return
             child = self._running.pop(pid, None)
             if child is not None:
-                child.channel.close()
+                child.close()
                 yield child, os.waitstatus_to_exitcode(status)
 
     def end(self) -> None:
@@ -105,5 +127,5 @@ class Children:
         for pid, child in self._running.items():
             child.kill()
             os.waitpid(pid, 0)
-            child.channel.close()
+            child.close()
         self._running.clear()

@@ -179,10 +179,12 @@ class Registry:
         for followed in self._followed:
             followed.refresh()
 
-    def enter(self, region: int) -> None:
-        """From here on this process writes this region: right after the fork."""
-        self.lock, self.making = Lock(), Lock()
+    def enter(self, region: int, follows: bool = True) -> None:
+        """From here on this process writes this region: right after the fork. `follows`: whether what is
+        followed happens in this process too."""
         self.cells.enter(region)
+        if not follows:
+            self._followed.clear()
         for family in self._families.values():
             family.bind()
         for followed in self._followed:

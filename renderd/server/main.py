@@ -55,7 +55,7 @@ def serve(argv: Sequence[str]) -> int:
 def _run(config: ServerConfig) -> None:
     listening, for_probes = bind(config), bind_probes(config)
     state = State(config.workers + 2)
-    metrics = Metrics(config.workers + 2, state.pids)
+    metrics = Metrics(config.workers + 2, state.pids, lambda: state.not_ready() is None)
     early = Server(
         api_settings(config, ProbeApp(state, root_path=config.root_path), [("connection", "close")]),
         listening,
@@ -70,6 +70,8 @@ def _run(config: ServerConfig) -> None:
         services, faster = load(config, metrics.on_anomaly)
         services = replace(services, not_ready=state.not_ready)
         admission = Admission(config)
+        metrics.follow_admission(lambda: admission.in_flight, lambda: admission.queued)
+        metrics.follow_encoder(faster.encoder, lambda: faster.taken)
         settings = api_settings(config, create_app(config, services, metrics, admission))
         worker = Worker(settings, listening, config, admission, metrics, faster.take)
         logger.info("%s", _served(services))

@@ -41,7 +41,7 @@ class Services:
     reasoning_parser: str | None = None
     tool_parser: str | None = None
     writer: str = "none"
-    not_ready: Callable[[], str | None] = lambda: None
-    """Why no more requests should be sent here; None when they may be."""
     fingerprint: str = ""
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
+    not_ready: Callable[[], str | None] = lambda: None
+    """Why no more requests should be sent here; None when they may be."""

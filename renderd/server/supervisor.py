@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from renderd.server.children import HANDLED, Child, Children, Work
+from renderd.server.children import HANDLED, Child, Children, Pipes, Work
 from renderd.server.metrics import Metrics
 from renderd.server.probes import DRAINING, LOADING, SERVING, State
 from renderd.server.worker import DRAIN, END, FASTER, SERVES
@@ -102,9 +102,9 @@ class Supervisor:
         self._children.end()
 
     def _role(self, name: str, place: int, work: Work) -> Role:
-        def enter(channel: socket.socket) -> None:
-            self._metrics.registry.enter(place)
-            work(channel)
+        def enter(pipes: Pipes) -> None:
+            self._metrics.registry.enter(place, follows=place <= self._workers)
+            work(pipes)
 
         role = Role(name, place, enter)
         self._roles.append(role)
@@ -129,7 +129,7 @@ class Supervisor:
             selector.register(self._wake, selectors.EVENT_READ)
             for role in self._roles:
                 if role.child is not None and not role.child.silent:
-                    selector.register(role.child.channel, selectors.EVENT_READ, role)
+                    selector.register(role.child.says, selectors.EVENT_READ, role)
             for key, _ in selector.select(self._seconds_until_due()):
                 if key.data is None:
                     with suppress(BlockingIOError):
@@ -147,10 +147,7 @@ class Supervisor:
         """A process says something, or its end of the channel is closed."""
         child = role.child
         assert child is not None
-        try:
-            said = child.channel.recv(64)
-        except OSError:
-            said = b""
+        said = child.listen()
         if not said:
             child.silent = True
         elif SERVES in said and role.place <= self._workers:
@@ -177,7 +174,7 @@ class Supervisor:
         logger.info("ready on %s", self._address)
         if (prove := self._prove) is not None:
 
-            def work(channel: socket.socket) -> None:
+            def work(pipes: Pipes) -> None:
                 raise SystemExit(0 if prove() else 1)
 
             self._prover = self._children.fork(work)

@@ -15,6 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from renderd.server.admission import Admission
+from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
 from renderd.server.metrics import Metrics
 
@@ -37,11 +38,11 @@ class Server(uvicorn.Server):
     def __init__(self, settings: uvicorn.Config, listening: socket.socket) -> None:
         super().__init__(settings)
         self._listening = listening
-        self._channel: socket.socket | None = None
+        self._pipes: Pipes | None = None
 
-    def work(self, channel: socket.socket) -> None:
+    def work(self, pipes: Pipes) -> None:
         """Serve until END."""
-        self._channel = channel
+        self._pipes = pipes
         self.run([self._listening])
 
     @contextmanager
@@ -51,13 +52,12 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self._channel is not None:
-            self._channel.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._channel, self._listen_to, self._channel)
-            self._channel.send(SERVES)
+        if self._pipes is not None:
+            asyncio.get_running_loop().add_reader(self._pipes.told, self._listen, self._pipes.told)
+            os.write(self._pipes.says, SERVES)
 
-    def _listen_to(self, channel: socket.socket) -> None:
-        said = channel.recv(64)
+    def _listen(self, told: int) -> None:
+        said = os.read(told, 64)
         if not said:
             os._exit(1)  # the supervisor has died
         for command in said:
