@@ -83,9 +83,12 @@ class Memory(msgspec.Struct, array_like=True):
 
     def held_lexemes(self) -> list[Lexeme]:
         """The lexemes kept. Raises ValueError if a kind is unknown."""
-        if not all(0 <= kind < len(_KINDS) for kind, _ in self.held):
-            raise ValueError("parser_state is malformed")
-        return [_KINDS[kind](text) for kind, text in self.held]
+        lexemes: list[Lexeme] = []
+        for kind, text in self.held:
+            if not 0 <= kind < len(_KINDS):
+                raise ValueError("parser_state is malformed")
+            lexemes.append(_KINDS[kind](text))
+        return lexemes
 
     def write(self) -> str:
         """As `parser_state`."""
