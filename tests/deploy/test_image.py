@@ -116,30 +116,29 @@ def confined(image: Image, *argv: str) -> list[str]:
 
 
 @contextmanager
-def started(image: Image, *flags: str, **env: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def started(image: Image, *flags: str, **env: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The image's ENTRYPOINT with flags, confined; yields its URL once the health check says healthy."""
     entry = only(IMAGE, "ENTRYPOINT").argv()
-    process = subprocess.Popen(
-        confined(image, *entry, *flags),
-        env={**image.environment(), **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    log = image.root / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            confined(image, *entry, *flags),
+            env={**image.environment(), **env},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         end = time.monotonic() + 60
         while not healthy(image):
-            assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < end, "it was never ready"
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
             time.sleep(0.1)
         yield "http://127.0.0.1:8000", process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def healthy(image: Image) -> bool:
