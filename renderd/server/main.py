@@ -59,11 +59,12 @@ def _run(config: ServerConfig) -> None:
     early = Server(
         api_settings(config, ProbeApp(state, root_path=config.root_path), [("connection", "close")]),
         listening,
+        state,
     )
     supervisor = Supervisor(state, metrics, config.workers, config.drain_seconds)
     try:
         if for_probes is not None:
-            probes = Server(probe_settings(ProbeApp(state, metrics)), for_probes)
+            probes = Server(probe_settings(ProbeApp(state, metrics)), for_probes, state)
             supervisor.start_probes(_without(listening, probes.work))
             logger.info("probes and metrics on %s", address(for_probes))
         supervisor.start_early(early.work)
@@ -73,7 +74,7 @@ def _run(config: ServerConfig) -> None:
         metrics.follow_admission(lambda: admission.in_flight, lambda: admission.queued)
         metrics.follow_encoder(faster.encoder, lambda: faster.taken)
         settings = api_settings(config, create_app(config, services, metrics, admission))
-        worker = Worker(settings, listening, config, admission, metrics, faster.take)
+        worker = Worker(settings, listening, state, config, admission, metrics, faster.take)
         logger.info("%s", _served(services))
         settle()
         supervisor.run(

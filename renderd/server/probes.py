@@ -20,15 +20,17 @@ RETRY_AFTER = 2
 
 
 class State:
-    """What the processes of a server know of it, in memory that they share. The supervisor writes it.
+    """What the processes of a server know of it, in memory that they share. The supervisor writes it, and
+    each process how many connections it has.
 
-    `phase`: LOADING, SERVING or DRAINING. `pids`: of the supervisor and of each place for another process,
-    0 where none runs. `serving`: whether the process at that place says that it serves.
+    `phase`: LOADING, SERVING or DRAINING. Place 0 is the supervisor's.
     """
 
     def __init__(self, places: int) -> None:
-        self._numbers = memoryview(mmap.mmap(-1, 4 * (1 + 2 * places))).cast("i")
-        self._places = places
+        self._numbers = memoryview(mmap.mmap(-1, 4 * (1 + 3 * places))).cast("i")
+        self._pids = self._numbers[1 : 1 + places]
+        self._serving = self._numbers[1 + places : 1 + 2 * places]
+        self._connections = self._numbers[1 + 2 * places :]
         self.set_process(0, os.getpid())
 
     @property
@@ -41,21 +43,30 @@ class State:
 
     def set_process(self, place: int, pid: int) -> None:
         """A process began at this place, or with pid 0: it has ended. It does not serve yet."""
-        self._numbers[1 + place] = pid
-        self._numbers[1 + self._places + place] = 0
+        self._pids[place] = pid
+        self._serving[place] = self._connections[place] = 0
 
     def set_serving(self, place: int) -> None:
         """The process at this place serves requests."""
-        self._numbers[1 + self._places + place] = 1
+        self._serving[place] = 1
+
+    def set_connections(self, place: int, count: int) -> None:
+        """The process at this place has so many."""
+        self._connections[place] = count
+
+    def is_ahead(self, place: int, more: int) -> bool:
+        """Whether another process that serves has fewer connections than this one with so many more."""
+        own = self._connections[place] + more
+        return any(serves and has < own for serves, has in zip(self._serving, self._connections, strict=True))
 
     def pids(self) -> list[int]:
         """Of all processes that run, the supervisor first."""
-        return [pid for pid in self._numbers[1 : 1 + self._places] if pid]
+        return [pid for pid in self._pids if pid]
 
     @property
     def has_worker(self) -> bool:
         """Whether a process serves requests."""
-        return any(self._numbers[1 + self._places :])
+        return any(self._serving)
 
     def not_ready(self) -> str | None:
         """Why no requests should be sent here; None when they may be."""

@@ -30,6 +30,10 @@ _CUT_SECONDS = 2.0
 """What workers get to close connections after --drain-seconds."""
 
 
+PlacedWork = Callable[[Pipes, int], None]
+"""What a process at a place does."""
+
+
 class Role:
     """A process that is there as long as the server is. `place`: its number in metrics and State."""
 
@@ -67,16 +71,20 @@ class Supervisor:
         self._deadline: float | None = None
         self._ended_at_once = False
 
-    def start_probes(self, work: Work) -> None:
+    def start_probes(self, work: PlacedWork) -> None:
         """Fork the process that answers probes on their own port, before the model is loaded."""
         self._start(self._role("the probe process", 1 + self._workers, work))
 
-    def start_early(self, work: Work) -> None:
+    def start_early(self, work: PlacedWork) -> None:
         """Fork the process that answers on the server's port while the model is loaded."""
-        self._early = self._children.fork(work)
+        self._early = self._children.fork(lambda pipes: work(pipes, 0))
 
     def run(
-        self, work: Work, prove: Callable[[], bool] | None, take_faster: Callable[[], None], address: str
+        self,
+        work: PlacedWork,
+        prove: Callable[[], bool] | None,
+        take_faster: Callable[[], None],
+        address: str,
     ) -> None:
         """Fork the workers, which do `work`, and keep them until a signal says that it is enough.
 
@@ -101,10 +109,10 @@ class Supervisor:
         """End whatever still runs."""
         self._children.end()
 
-    def _role(self, name: str, place: int, work: Work) -> Role:
+    def _role(self, name: str, place: int, work: PlacedWork) -> Role:
         def enter(pipes: Pipes) -> None:
             self._metrics.registry.enter(place, follows=place <= self._workers)
-            work(pipes)
+            work(pipes, place)
 
         role = Role(name, place, enter)
         self._roles.append(role)

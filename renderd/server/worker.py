@@ -10,14 +10,18 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
+from renderd.server.acceptor import Acceptor
 from renderd.server.admission import Admission
 from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
 from renderd.server.metrics import Metrics
+from renderd.server.probes import State
 
 logger = logging.getLogger("renderd.server")
 
@@ -35,14 +39,17 @@ _REFRESH_SECONDS = 2.0
 class Server(uvicorn.Server):
     """uvicorn on a listening socket. It obeys the supervisor, and ends when there is none any more."""
 
-    def __init__(self, settings: uvicorn.Config, listening: socket.socket) -> None:
+    def __init__(self, settings: uvicorn.Config, listening: socket.socket, state: State) -> None:
         super().__init__(settings)
         self._listening = listening
+        self._state = state
+        self._place = 0
         self._pipes: Pipes | None = None
 
-    def work(self, pipes: Pipes) -> None:
-        """Serve until END."""
-        self._pipes = pipes
+    def work(self, pipes: Pipes, place: int) -> None:
+        """Serve until END. `place`: the process's own in `State`."""
+        self._pipes, self._place = pipes, place
+        self.server_state.connections = _Connections(lambda count: self._state.set_connections(place, count))
         self.run([self._listening])
 
     @contextmanager
@@ -51,9 +58,20 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state={}, _loop=loop
+            )
+            return made
+
+        is_ahead = partial(self._state.is_ahead, self._place)
+        acceptor: Any = Acceptor(self._listening, protocol, self.config.ssl, is_ahead)
+        self.servers = [acceptor]
+        self.started = True
         if self._pipes is not None:
-            asyncio.get_running_loop().add_reader(self._pipes.told, self._listen, self._pipes.told)
+            loop.add_reader(self._pipes.told, self._listen, self._pipes.told)
             os.write(self._pipes.says, SERVES)
 
     def _listen(self, told: int) -> None:
@@ -69,6 +87,22 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
 
+class _Connections(set[Any]):
+    """Says how many there are."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def add(self, connection: Any) -> None:
+        super().add(connection)
+        self._tell(len(self))
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        self._tell(len(self))
+
+
 class Worker(Server):
     """A process that answers requests.
 
@@ -79,12 +113,13 @@ class Worker(Server):
         self,
         settings: uvicorn.Config,
         listening: socket.socket,
+        state: State,
         config: ServerConfig,
         admission: Admission,
         metrics: Metrics,
         take_faster: Callable[[], None],
     ) -> None:
-        super().__init__(settings, listening)
+        super().__init__(settings, listening, state)
         self._flags = config
         self._admission = admission
         self._metrics = metrics

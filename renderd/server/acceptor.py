@@ -1,0 +1,88 @@
+"""Accepts connections from a socket that several processes listen on, so that each gets its share.
+
+The kernel wakes all of them, and the first takes what is there: with connections that stay open, one process
+would have them all. So whoever has more connections than another lets that one go first, for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger("renderd.server")
+
+_COURTESY_SECONDS = 0.002
+"""What a process with fewer connections gets to take the next one; it may be busy with work."""
+_EXHAUSTED_SECONDS = 0.5
+"""How long nothing is accepted after the system refused another open file."""
+
+
+class Acceptor:
+    """What `loop.create_server` returns, as far as uvicorn looks at it.
+
+    `is_ahead`: whether another process has fewer connections than this one with so many more.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+        is_ahead: Callable[[int], bool],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listening = listening
+        self._protocol = protocol
+        self._tls = tls
+        self._is_ahead = is_ahead
+        self._beginning: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        listening.setblocking(False)
+        self._loop.add_reader(listening, self._on_connection)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._loop.remove_reader(self._listening)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def wait_closed(self) -> None:
+        """Connections have their own end."""
+
+    def _on_connection(self) -> None:
+        if self._is_ahead(len(self._beginning)):
+            self._pause(_COURTESY_SECONDS)
+        else:
+            self._accept()
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listening)
+        self._timer = self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listening, self._on_connection)
+        self._accept()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another process was first, or the client has gone
+        except OSError as error:
+            logger.error("cannot accept connections: %s", error)
+            self._pause(_EXHAUSTED_SECONDS)
+            return
+        connection.setblocking(False)
+        task = self._loop.create_task(self._begin(connection))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls)
+        except OSError:  # a client that speaks no TLS, or went away
+            connection.close()
