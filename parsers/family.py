@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,6 +16,13 @@ from parsers.tags import TagModel
 
 PromptVerdict = Literal["open", "over", "unknown"]
 ToolChoice = Literal["none", "auto", "required", "named"]
+
+
+Search = Callable[[frozenset[int]], Iterable[tuple[int, int]]]
+"""The places of given ids among the prompt's token ids, from the last to the first, each with its id."""
+
+
+_MOST_PROMPT_TABLES = 8
 
 
 class UnknownParserError(KeyError):
@@ -43,6 +50,7 @@ class Family:
         self.tools = tools
         self.enforces_tags = enforces_tags
         self._tables: dict[tuple[bool, bool, str, bool, frozenset[str]], Table] = {}
+        self._prompt_tables: dict[int, _PromptTable] = {}
 
     @property
     def has_reasoning(self) -> bool:
@@ -123,28 +131,29 @@ class Family:
         prompt_token_ids: Sequence[int],
         marker_ids: Mapping[str, Sequence[int]],
         kwargs: Mapping[str, Any],
+        search: Search | None = None,
     ) -> PromptVerdict:
         """What the end of the prompt says of the reasoning section (contract B.5): the last marker decides.
 
-        `marker_ids`: the ids that spell each of `prompt_markers`. `kwargs`: effective chat template kwargs.
-        Raises UnfitRequestError, as `context` does.
+        `marker_ids`: the ids that spell each of `prompt_markers`; by this object a
+        table is remembered.
+        `kwargs`: effective chat template kwargs. `search`: of these token ids, where they know it better than
+        by looking at one after the other. Raises UnfitRequestError, as `context` does.
         """
         if (chosen := self._chosen(kwargs)) in self._variants:
-            return self._variants[chosen].prompt_verdict(prompt_token_ids, marker_ids, kwargs)
+            return self._variants[chosen].prompt_verdict(prompt_token_ids, marker_ids, kwargs, search)
         part = self.reasoning
         if part is None or part.initial(kwargs) == "off":
             return "over"
-        verdicts: dict[str, PromptVerdict] = {marker: "unknown" for marker in part.boundary}
-        verdicts |= {marker: "open" for marker in (part.start, *part.other_starts)}
-        verdicts |= {marker: "over" for marker in (part.end, *part.other_ends, *part.ends)}
-        by_last: dict[int, list[tuple[list[int], PromptVerdict]]] = {}
-        for marker, verdict in verdicts.items():
-            if ids := list(marker_ids.get(marker) or ()):
-                by_last.setdefault(ids[-1], []).append((ids, verdict))
-        for behind, token_id in enumerate(reversed(prompt_token_ids)):
-            for ids, verdict in by_last.get(token_id, ()):
-                at = len(prompt_token_ids) - behind
-                if len(ids) > 1 and list(prompt_token_ids[max(at - len(ids), 0) : at]) != ids:
+        table = self._prompt_tables.get(id(marker_ids))
+        if table is None:
+            if len(self._prompt_tables) >= _MOST_PROMPT_TABLES:
+                self._prompt_tables.clear()
+            table = self._prompt_tables[id(marker_ids)] = _PromptTable(part, marker_ids)
+        found = search(table.last_ids) if search else _search(prompt_token_ids, table.last_ids)
+        for at, token_id in found:
+            for ids, verdict in table.by_last[token_id]:
+                if len(ids) > 1 and list(prompt_token_ids[max(at + 1 - len(ids), 0) : at + 1]) != ids:
                     continue
                 return self._unmarked(kwargs) if verdict == "unknown" else verdict
         return self._unmarked(kwargs)
@@ -164,11 +173,12 @@ class Family:
         prompt_token_ids: Sequence[int],
         marker_ids: Mapping[str, Sequence[int]],
         kwargs: Mapping[str, Any],
+        search: Search | None = None,
     ) -> bool | None:
         """`reasoning_ended` of the GenerateRequest; None without a reasoning parser that can tell."""
         if self.reasoning is None or self.reasoning.untold:
             return None
-        return self.prompt_verdict(prompt_token_ids, marker_ids, kwargs) == "over"
+        return self.prompt_verdict(prompt_token_ids, marker_ids, kwargs, search) == "over"
 
     def context(
         self,
@@ -243,8 +253,7 @@ class Family:
         }
 
     def _chosen(self, kwargs: Mapping[str, Any]) -> tuple[str, str]:
-        first, second = (_choice(part, kwargs) for part in (self.reasoning, self.tools))
-        return first, second
+        return _choice(self.reasoning, kwargs), _choice(self.tools, kwargs)
 
     def _variant(self, context: RequestContext) -> Family:
         if not self._variants:
@@ -353,6 +362,30 @@ class Family:
                     if region.text is Text.DROP and part.end not in (on.marker for on in region.on):
                         regions[name] = replace(region, on=(*region.on, On(part.end, "content")))
         return regions
+
+
+class _PromptTable:
+    """Which ids end a marker of the prompt, and what the markers that end so say."""
+
+    def __init__(self, part: ReasoningGrammar, marker_ids: Mapping[str, Sequence[int]]) -> None:
+        verdicts: dict[str, PromptVerdict] = {marker: "unknown" for marker in part.boundary}
+        verdicts |= {marker: "open" for marker in (part.start, *part.other_starts)}
+        verdicts |= {marker: "over" for marker in (part.end, *part.other_ends, *part.ends)}
+        self.marker_ids = marker_ids  # kept, so that no other object can have its id
+        self.by_last: dict[int, list[tuple[list[int], PromptVerdict]]] = {}
+        for marker, verdict in verdicts.items():
+            if ids := list(marker_ids.get(marker) or ()):
+                self.by_last.setdefault(ids[-1], []).append((ids, verdict))
+        self.last_ids = frozenset(self.by_last)
+
+
+def _search(token_ids: Sequence[int], wanted: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """`Search` of any token ids."""
+    at = len(token_ids)
+    for token_id in reversed(token_ids):
+        at -= 1
+        if token_id in wanted:
+            yield at, token_id
 
 
 def _counted(part: ReasoningGrammar) -> tuple[str, ...] | None:

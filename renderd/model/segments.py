@@ -34,9 +34,10 @@ _IDS = msgspec.json.Decoder(list[int])
 
 class _Segment:
     """A text and its ids. `json`: how JSON writes them, a comma before each. `size`: bytes of all of it.
-    `next`: the segment that stood behind it last, if it is still remembered."""
+    `next`: the segment that stood behind it last, if it is still remembered. `lacks`: ids that were looked
+    for here and are not."""
 
-    __slots__ = ("__weakref__", "count", "json", "next", "size", "text")
+    __slots__ = ("__weakref__", "count", "json", "lacks", "next", "size", "text")
 
     def __init__(self, text: str, ids: list[int]) -> None:
         self.text = text
@@ -44,6 +45,7 @@ class _Segment:
         self.json = b"," + msgspec.json.encode(ids)[1:-1] if ids else b""
         self.size = _OVERHEAD + sys.getsizeof(text) + sys.getsizeof(self.json)
         self.next: ReferenceType[_Segment] | None = None
+        self.lacks: frozenset[int] = frozenset()
 
     def ids(self) -> list[int]:
         return _IDS.decode(b"[%b]" % self.json[1:])
@@ -81,6 +83,23 @@ class TokenIds(Sequence[int]):
 
     def __repr__(self) -> str:
         return repr(self._ids)
+
+    def search(self, wanted: frozenset[int]) -> Iterator[tuple[int, int]]:
+        """The places of the wanted ids from the last to the first, each with its id. Fast where the same
+        object is wanted again: a segment remembers that it has none of them."""
+        at = self._length
+        for segment in reversed(self._segments):
+            if segment.lacks is wanted:
+                at -= segment.count
+                continue
+            found = False
+            for token_id in reversed(segment.ids()):
+                at -= 1
+                if token_id in wanted:
+                    found = True
+                    yield at, token_id
+            if not found:
+                segment.lacks = wanted
 
     def framed(self, before: list[int], behind: list[int]) -> TokenIds:
         """The same ids between others."""

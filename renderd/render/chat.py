@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from parsers import Family, UnfitRequestError
 from renderd import telemetry
 from renderd.model import Model
+from renderd.model.segments import TokenIds
 from renderd.model.template_kwargs import effective_kwargs, mapped_effort
 from renderd.render.constraint import requested_constraint, tool_constraint
 from renderd.render.conversation import count_tool_calls, has_media
@@ -44,8 +45,7 @@ class Server:
     writer: Writer
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """Token ids and, if asked for, the characters that each covers. `text`: what was tokenized, None if the
     prompt came as ids."""
 
@@ -171,8 +171,7 @@ def render_message(
     )
 
 
-@dataclass(frozen=True)
-class _Adjusted:
+class _Adjusted(Struct, frozen=True):
     """What parsers have a say in."""
 
     skip_special_tokens: bool | None
@@ -319,4 +318,5 @@ def _reasoning_ended(
         return True
     if server.family is None:
         return None
-    return server.family.reasoning_ended(ids, server.marker_ids, kwargs)
+    search = ids.search if isinstance(ids, TokenIds) else None
+    return server.family.reasoning_ended(ids, server.marker_ids, kwargs, search)

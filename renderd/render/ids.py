@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-
 import msgspec
+
+from renderd.wire.generate import random_id
 
 
 def base_id(header: str | None, field: str | msgspec.UnsetType) -> str:
     """The part of the id behind its prefix: the X-Request-Id header, else the request's own, else 16 random
-    hex digits (the low half of a random UUID)."""
+    hex digits."""
     if header is not None:
         return header
-    return field if isinstance(field, str) else uuid.uuid4().hex[16:]
+    return field if isinstance(field, str) else random_id()

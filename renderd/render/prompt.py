@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
 
 from renderd import telemetry
 from renderd.model import Model
@@ -46,8 +47,7 @@ elsewhere."""
 _SENTINEL = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
-@dataclass(frozen=True)
-class Truncation:
+class Truncation(Struct, frozen=True):
     """How a prompt is cut (contract C.5). `limit`: tokens to keep, None for all; `side`: the end that is
     kept away, None for the tokenizer's own truncation, which cuts on the left and keeps the special tokens
     that it adds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,12 +15,21 @@ from renderd.wire.ranges import check_ranges
 from renderd.wire.sampling import SamplingFields
 from renderd.wire.structured import Constraint
 
+_NEUTRAL: Mapping[str, float] = {
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+"""Where neither the request nor the model says otherwise."""
 _LEAST_TEMPERATURE = 0.01
 _DELTA, _FINAL_ONLY = 1, 2
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     """Sampling values that the APIs derive differently. `max_tokens` in tokens, at least 1."""
 
     n: int
@@ -71,34 +79,23 @@ def sampling_params(
     """sampling_params as vLLM writes them: defaults left out, but for max_tokens, which is always sent:
     engines take a request without it as unlimited. Raises ApiError 400 for a value out of range."""
 
-    def value(name: str, neutral: float) -> Any:
-        own = getattr(request, name)
-        return own if own is not None else defaults.get(name, neutral)
-
-    presence, frequency = value("presence_penalty", 0.0), value("frequency_penalty", 0.0)
-    repetition, temperature = value("repetition_penalty", 1.0), value("temperature", 1.0)
-    top_p, top_k, min_p = value("top_p", 1.0), value("top_k", 0), value("min_p", 0.0)
-    if 0 < temperature < _LEAST_TEMPERATURE:
-        temperature = _LEAST_TEMPERATURE
+    given: dict[str, Any] = {}
+    for name in _NEUTRAL:
+        value = getattr(request, name)
+        if value is None:
+            value = defaults.get(name)
+        if value is not None:
+            given[name] = value
+    if 0 < given.get("temperature", 0) < _LEAST_TEMPERATURE:
+        given["temperature"] = _LEAST_TEMPERATURE
     stop = request.stop_strings
     extra_args = request.vllm_xargs or None
     logit_bias = _logit_bias(request.logit_bias)
-    check_ranges({"n": resolved.n})
-    _check_most_choices(resolved.n)
+    if resolved.n != 1:
+        check_ranges({"n": resolved.n})
+        _check_most_choices(resolved.n)
     _check_extra_args(extra_args)
-    check_ranges(
-        {
-            "presence_penalty": presence,
-            "frequency_penalty": frequency,
-            "repetition_penalty": repetition,
-            "temperature": temperature,
-            "top_p": top_p,
-            "top_k": top_k,
-            "min_p": min_p,
-            "max_tokens": resolved.max_tokens,
-            "min_tokens": request.min_tokens,
-        }
-    )
+    check_ranges({**given, "max_tokens": resolved.max_tokens, "min_tokens": request.min_tokens})
     if request.min_tokens > resolved.max_tokens:
         raise bad_request(
             f"min_tokens must be less than or equal to max_tokens={resolved.max_tokens}, "
@@ -108,21 +105,23 @@ def sampling_params(
     if logprobs is not None and logprobs < -1:
         raise rule_error(f"logprobs must be non-negative or -1, got {logprobs}.", "logprobs", value=logprobs)
     _check_texts(stop, request.bad_words)
+    values = {**_NEUTRAL, **given}
+    temperature = values["temperature"]
     if temperature == 0 and resolved.n > 1:
         raise bad_request(f"n must be 1 when using greedy sampling, got {resolved.n}.")
 
     params: dict[str, Any] = {}
     if resolved.n != 1:
         params["n"] = resolved.n
-    params["presence_penalty"] = float(presence)
-    params["frequency_penalty"] = float(frequency)
-    params["repetition_penalty"] = float(repetition)
+    params["presence_penalty"] = float(values["presence_penalty"])
+    params["frequency_penalty"] = float(values["frequency_penalty"])
+    params["repetition_penalty"] = float(values["repetition_penalty"])
     params["temperature"] = float(temperature)
     _put(params, "watermarking", request.watermarking, None)
     if temperature != 0:  # greedy decoding ignores all three
-        params["top_p"] = float(top_p)
-        _put(params, "top_k", top_k, 0)
-        params["min_p"] = float(min_p)
+        params["top_p"] = float(values["top_p"])
+        _put(params, "top_k", values["top_k"], 0)
+        params["min_p"] = float(values["min_p"])
     _put(params, "seed", None if request.seed == -1 else request.seed, None)
     params["stop"] = stop
     params["stop_token_ids"] = list(dict.fromkeys(request.stop_token_ids or ()))

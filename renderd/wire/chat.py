@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from renderd.wire.decode import convert, rule_error
 from renderd.wire.messages import check_call_iterables, check_iterables, read_calls, read_messages
 from renderd.wire.sampling import (
+    Checks,
     Raw,
     SamplingFields,
     check_cache_salt,
@@ -21,6 +23,7 @@ from renderd.wire.sampling import (
     check_structured_outputs,
     check_thinking_budget,
     constraints_set,
+    run_checks,
 )
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -91,10 +94,9 @@ def decode_chat_request(raw: dict[str, Any], loc: str = "body") -> ChatCompletio
 
     Raises ApiError 400.
     """
-    for check in _CHECKS:
-        check(raw)
+    run_checks(_CHECKS, raw)
     messages = read_messages(raw["messages"], f"{loc}.messages") if "messages" in raw else []
-    fields: dict[str, Any] = {**raw, "messages": []} if "messages" in raw else raw
+    fields: Mapping[str, Any] = {**raw, "messages": []} if "messages" in raw else raw
     if raw.get("tools") and "tool_choice" not in raw:
         fields = {**fields, "tool_choice": "auto"}
     request = convert(fields, ChatCompletionRequest, loc)
@@ -244,20 +246,20 @@ def _check_top_logprobs(raw: Raw) -> None:
         raise rule_error("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
 
 
-_CHECKS = (
-    _check_messages,
-    _check_generation_prompt,
-    _check_tools,
-    _check_tool_choice,
-    _check_structured_outputs,
-    check_structural_tag,
-    _check_logprob_token_ids,
-    _check_top_logprobs,
-    check_stream_options,
-    check_response_format,
-    _check_calls,
-    check_cache_salt,
-    check_thinking_budget,
-    check_nested,
+_CHECKS: Checks = (
+    (_check_messages, ("messages",)),
+    (_check_generation_prompt, ("continue_final_message",)),
+    (_check_tools, ("tools",)),
+    (_check_tool_choice, ("tool_choice",)),
+    (_check_structured_outputs, ("structured_outputs",)),
+    (check_structural_tag, ("structured_outputs",)),
+    (_check_logprob_token_ids, ("logprob_token_ids",)),
+    (_check_top_logprobs, ("prompt_logprobs", "top_logprobs")),
+    (check_stream_options, ("stream_options",)),
+    (check_response_format, ("response_format",)),
+    (_check_calls, ("messages",)),
+    (check_cache_salt, ("cache_salt",)),
+    (check_thinking_budget, ("thinking_token_budget",)),
+    (check_nested, ("structured_outputs", "repetition_detection")),
 )
 """Rules between fields in the order in which vLLM runs them; the first that fails answers (contract B.2)."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
+_VARIANT, _RANDOM = 1 << 63, (1 << 62) - 1
+"""Of the low half of a UUID: the two bits that are always the same, and the others."""
+
 
 def random_id() -> str:
-    """16 hexadecimal digits, the low half of a random UUID (contract B.5)."""
-    return uuid.uuid4().hex[16:]
+    """16 hexadecimal digits, as in the low half of a random UUID (contract B.5)."""
+    return f"{int.from_bytes(os.urandom(8), 'big') & _RANDOM | _VARIANT:016x}"
 
 
 class ParseContext(msgspec.Struct):

@@ -29,10 +29,18 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str, bool], ...] = (
 )
 
 
+_RULES = {
+    parameter: [rule for rule in _RANGES if rule[0] == parameter]
+    for parameter in dict.fromkeys(rule[0] for rule in _RANGES)
+}
+
+
 def check_ranges(values: Mapping[str, float | None]) -> None:
-    """Refuse the first value out of range; absent and null ones are not checked. Raises ApiError 400."""
-    for name, in_range, wanted, named in _RANGES:
-        value = values.get(name)
-        if value is not None and not in_range(value):
-            message = f"{name} must be {wanted}, got {value}."
-            raise rule_error(message, name, value=value) if named else bad_request(message)
+    """Refuse the first value out of range; absent and null ones are not checked.
+    Raises ApiError 400."""
+    for parameter, rules in _RULES.items():
+        if parameter in values and (value := values[parameter]) is not None:
+            for name, in_range, wanted, named in rules:
+                if not in_range(value):
+                    message = f"{name} must be {wanted}, got {value}."
+                    raise rule_error(message, name, value=value) if named else bad_request(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -91,6 +91,20 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     def stop_strings(self) -> list[str]:
         """`stop` as a list."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+Checks = tuple[tuple[Callable[[Raw], None], tuple[str, ...]], ...]
+"""Rules on a request as JSON has it, each with the fields without which there is nothing to find fault with.
+"""
+
+
+def run_checks(checks: Checks, raw: Raw) -> None:
+    """Raises the ApiError of the first rule that is broken."""
+    for check, fields in checks:
+        for field in fields:
+            if field in raw:
+                check(raw)
+                break
 
 
 def check_structured_outputs(raw: Raw, param: str | None) -> None:
@@ -210,8 +224,10 @@ def check_fields(request: SamplingFields, raw: Raw, loc: str) -> None:
 
 def stop_limit(stop: str | list[str] | None, loc: str) -> None:
     """Raises ApiError 400 for too many stop strings."""
+    if isinstance(stop, str | None) or not stop:
+        return
     limit = int(os.environ.get("VLLM_MAX_STOP_STRINGS", "4"))
-    if isinstance(stop, list) and len(stop) > limit:
+    if len(stop) > limit:
         raise validation_error(f"{loc}.stop", f"List should have at most {limit} items")
 
 

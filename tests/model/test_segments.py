@@ -97,11 +97,25 @@ def test_no_room_to_remember(max_bytes: int) -> None:
     assert (encoder.cached_bytes, encoder.evictions) == (0, 0)
 
 
+def living() -> int:
+    gc.collect()
+    return sum(isinstance(thing, _Segment) for thing in gc.get_objects())
+
+
 def test_what_is_forgotten_takes_no_memory() -> None:
     encoder = Encoder(lambda text: [1], ["|"], max_bytes=2000, least=1)
+    before = living()
     encoder.encode("".join(f"{number}|" for number in range(1000)))
-    gc.collect()
-    assert sum(type(thing).__name__ == "_Segment" for thing in gc.get_referrers(_Segment)) < 10
+    assert living() - before < 10
+
+
+def test_ids_are_found_from_the_end() -> None:
+    ids = Encoder(partial(numbered, []), ["|"], least=1).encode("ab|cb|ad")
+    wanted = frozenset({ord("b"), ord("c")})
+    for _ in range(2):
+        assert [*ids.search(wanted)] == [(at, ids[at]) for at in range(79, -1, -1) if ids[at] in wanted]
+    assert not [*ids.search(frozenset({1}))]
+    assert len([*ids.search(frozenset({ord("d")}))]) == 10
 
 
 def added(content: str, **flags: bool) -> dict[str, Any]:
