@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
 import jinja2
+import msgspec
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.meta import find_undeclared_variables
@@ -41,14 +42,20 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Plain JSON. Jinja's own filter escapes HTML, which no model was trained on."""
-    if not ensure_ascii and indent is None and separators is None and not sort_keys:
-        return _PLAIN.encode(value)
+    if not ensure_ascii and separators is None and not sort_keys:
+        if indent is None:
+            return _PLAIN.encode(value)
+        if type(indent) is int and 0 < indent <= _MOST_INDENTED:
+            with suppress(msgspec.DecodeError, UnicodeError):  # NaN, lone surrogates
+                return msgspec.json.format(_PLAIN.encode(value), indent=indent)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
 _PLAIN = json.JSONEncoder(ensure_ascii=False)
+_MOST_INDENTED = 16
+"""Python indents JSON in Python, at six times the cost of msgspec, which writes the same."""
 
 
 def _raise_exception(message: Any) -> NoReturn:

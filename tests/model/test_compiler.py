@@ -25,9 +25,37 @@ from renderd.wire.errors import ApiError
 MODELS = ["qwen3", "deepseek_v3", "gemma3", "gptoss", "llama3_1", "llama4", "gemma4", "olmo3"]
 """Those that the conformance cases are about, and more: every model at hand that has a template."""
 CONVERSATIONS = 40
-TEXTS = ["", " ", "Hello", "ünï ✓ 💧", "a\nb\n", "\u001cx\u001f", "<b>&'\"</b>", "a" * 300, "1", "null", "{"]
+TEXTS = [
+    "",
+    " ",
+    "Hello",
+    "ünï ✓ 💧",
+    "a\nb\n",
+    "\u001cx\u001f",
+    "<b>&'\"</b>",
+    "a" * 300,
+    "1",
+    "null",
+    "{",
+    "\udfff",
+]
 TEXTS += ["<think>t</think>\n\nanswer", "</think>", "{{ x }}", "<tool_response>x</tool_response>"]
-VALUES: list[Any] = [*TEXTS, 0, 1, -1, 2.5, 1e22, True, False, None, [], {}, ["x", 1], {"a": {"b": [1]}}]
+VALUES: list[Any] = [
+    *TEXTS,
+    0,
+    1,
+    -1,
+    2.5,
+    1e22,
+    float("nan"),
+    True,
+    False,
+    None,
+    [],
+    {},
+    ["x", 1],
+    {"a": {"b": [1]}},
+]
 ROLES = ["system", "user", "user", "assistant", "assistant", "tool", "developer", "ipython", "other"]
 KEYS = ["name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "items", "get", "tools", "x"]
 FIXED = "2026-03-01T12:00:00"
@@ -36,14 +64,20 @@ SNIPPETS = Path(__file__).parent / "data" / "snippets.txt"
 """Templates, one a line, over the variables v, w (any value) and m (an object)."""
 
 
+def tojson(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: Any = False
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
 @cache
 def plain(source: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja._Generation, loopcontrols]
     )
-    environment.filters["tojson"] = lambda value, ensure_ascii=False, **options: json.dumps(
-        value, ensure_ascii=ensure_ascii, **options
-    )
+    environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = jinja._raise_exception
     environment.globals["strftime_now"] = jinja._strftime_now
     return environment.from_string(source)
