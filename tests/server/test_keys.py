@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from renderd.server import keys
 from renderd.server.config import StartupError
 from renderd.server.flags import parse
 from renderd.server.keys import KeyStore, guards
+from tests.server.running import running
 
 Clock = list[float]
 
@@ -21,7 +24,7 @@ Clock = list[float]
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Seconds that only the test moves."""
     now: Clock = [100.0]
-    monkeypatch.setattr(keys.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(keys, "time", SimpleNamespace(monotonic=lambda: now[0]))
     yield now
 
 
@@ -148,3 +151,20 @@ def test_what_wants_a_key(method: str, path: str, wanted: bool) -> None:
 def test_flag() -> None:
     assert parse(["--api-key-file", "/keys"])[0].api_key_file == "/keys"
     assert parse([])[0].api_key_file is None
+
+
+def test_a_server_takes_the_keys_of_a_file_and_those_that_come_later(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old\n")
+    with running("--api-key-file", str(file), "--api-key", "fixed") as server:
+
+        def admitted(key: str) -> bool:
+            return server.get("/v1/models", authorization=f"Bearer {key}").status_code == 200
+
+        assert [admitted(key) for key in ("old", "fixed", "new")] == [True, True, False]
+        file.write_text("new\n")
+        end = time.monotonic() + 30
+        while not admitted("new"):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert [admitted(key) for key in ("old", "fixed")] == [False, True]
