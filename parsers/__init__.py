@@ -21,9 +21,10 @@ from parsers.events import (
     Reasoning,
     Special,
 )
-from parsers.family import Family, PromptVerdict, UnfitRequestError, UnknownParserError
+from parsers.family import Family, UnfitRequestError, UnknownParserError
 from parsers.grammar import ModelFacts, ReasoningGrammar, ToolGrammar, UnfitModelError
 from parsers.machine import Machine
+from parsers.prompt_markers import PromptVerdict
 from parsers.registry import (
     MixedParsersError,
     build,

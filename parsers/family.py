@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -10,19 +10,13 @@ from typing import Any, Literal
 from parsers.forced import FORCED_REGIONS
 from parsers.grammar import Channels, On, ReasoningGrammar, Region, Text, ToolGrammar
 from parsers.machine import Machine
+from parsers.prompt_markers import PromptMarkers, PromptVerdict, Search
 from parsers.schema import compile_tools
 from parsers.table import CompiledRegion, RequestContext, Table
 from parsers.tags import TagModel
 
-PromptVerdict = Literal["open", "over", "unknown"]
 ToolChoice = Literal["none", "auto", "required", "named"]
-
-
-Search = Callable[[frozenset[int]], Iterable[tuple[int, int]]]
-"""The places of given ids among the prompt's token ids, from the last to the first, each with its id."""
-
-
-_MOST_PROMPT_TABLES = 8
+_MOST_PROMPT_MARKERS = 8
 
 
 class UnknownParserError(KeyError):
@@ -50,7 +44,7 @@ class Family:
         self.tools = tools
         self.enforces_tags = enforces_tags
         self._tables: dict[tuple[bool, bool, str, bool, frozenset[str]], Table] = {}
-        self._prompt_tables: dict[int, _PromptTable] = {}
+        self._prompt_markers: dict[int, PromptMarkers] = {}
 
     @property
     def has_reasoning(self) -> bool:
@@ -135,28 +129,22 @@ class Family:
     ) -> PromptVerdict:
         """What the end of the prompt says of the reasoning section (contract B.5): the last marker decides.
 
-        `marker_ids`: the ids that spell each of `prompt_markers`; by this object a
-        table is remembered.
-        `kwargs`: effective chat template kwargs. `search`: of these token ids, where they know it better than
-        by looking at one after the other. Raises UnfitRequestError, as `context` does.
+        `marker_ids`: the ids that spell each of `prompt_markers`; what is compiled of them is remembered by
+        this object. `kwargs`: effective chat template kwargs. `search`: see `PromptMarkers.verdict`. Raises
+        UnfitRequestError, as `context` does.
         """
         if (chosen := self._chosen(kwargs)) in self._variants:
             return self._variants[chosen].prompt_verdict(prompt_token_ids, marker_ids, kwargs, search)
         part = self.reasoning
         if part is None or part.initial(kwargs) == "off":
             return "over"
-        table = self._prompt_tables.get(id(marker_ids))
-        if table is None:
-            if len(self._prompt_tables) >= _MOST_PROMPT_TABLES:
-                self._prompt_tables.clear()
-            table = self._prompt_tables[id(marker_ids)] = _PromptTable(part, marker_ids)
-        found = search(table.last_ids) if search else _search(prompt_token_ids, table.last_ids)
-        for at, token_id in found:
-            for ids, verdict in table.by_last[token_id]:
-                if len(ids) > 1 and list(prompt_token_ids[max(at + 1 - len(ids), 0) : at + 1]) != ids:
-                    continue
-                return self._unmarked(kwargs) if verdict == "unknown" else verdict
-        return self._unmarked(kwargs)
+        markers = self._prompt_markers.get(id(marker_ids))
+        if markers is None:
+            if len(self._prompt_markers) >= _MOST_PROMPT_MARKERS:
+                self._prompt_markers.clear()
+            markers = self._prompt_markers[id(marker_ids)] = PromptMarkers(part, marker_ids)
+        verdict = markers.verdict(prompt_token_ids, search)
+        return self._unmarked(kwargs) if verdict == "unknown" else verdict
 
     def _unmarked(self, kwargs: Mapping[str, Any]) -> PromptVerdict:
         """The verdict on a prompt without markers."""
@@ -362,30 +350,6 @@ class Family:
                     if region.text is Text.DROP and part.end not in (on.marker for on in region.on):
                         regions[name] = replace(region, on=(*region.on, On(part.end, "content")))
         return regions
-
-
-class _PromptTable:
-    """Which ids end a marker of the prompt, and what the markers that end so say."""
-
-    def __init__(self, part: ReasoningGrammar, marker_ids: Mapping[str, Sequence[int]]) -> None:
-        verdicts: dict[str, PromptVerdict] = {marker: "unknown" for marker in part.boundary}
-        verdicts |= {marker: "open" for marker in (part.start, *part.other_starts)}
-        verdicts |= {marker: "over" for marker in (part.end, *part.other_ends, *part.ends)}
-        self.marker_ids = marker_ids  # kept, so that no other object can have its id
-        self.by_last: dict[int, list[tuple[list[int], PromptVerdict]]] = {}
-        for marker, verdict in verdicts.items():
-            if ids := list(marker_ids.get(marker) or ()):
-                self.by_last.setdefault(ids[-1], []).append((ids, verdict))
-        self.last_ids = frozenset(self.by_last)
-
-
-def _search(token_ids: Sequence[int], wanted: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """`Search` of any token ids."""
-    at = len(token_ids)
-    for token_id in reversed(token_ids):
-        at -= 1
-        if token_id in wanted:
-            yield at, token_id
 
 
 def _counted(part: ReasoningGrammar) -> tuple[str, ...] | None:

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parsers import Event, Family, Marker, RequestContext, build, reasoning_parser_names, tool_parser_names
-from parsers.family import PromptVerdict, ToolChoice
+from parsers.family import ToolChoice
 from parsers.grammar import ModelFacts
+from parsers.prompt_markers import PromptVerdict
 from tests.parsers.generator import TOOLS, WORD, Format, Pieces, Sample, Token, Words, formats, sample
 from tests.parsers.generator.pairs import PAIRS
 from tests.parsers.reading import Message, add_up
