@@ -13,7 +13,7 @@ from renderd import telemetry
 from renderd.derender.batch import BatchDerenderer
 from renderd.derender.messages import MessagesDerenderer, Reader, unread
 from renderd.derender.responses import ResponsesDerenderer
-from renderd.derender.setup import AnomalyCallback, DerenderOptions, Setup
+from renderd.derender.setup import DerenderOptions, Setup
 from renderd.derender.stream import StreamDerenderer
 from renderd.model import Model
 from renderd.wire.derender import (
@@ -36,8 +36,7 @@ _ENCODER = msgspec.json.Encoder()
 class Derenderer:
     """Turns a tokens-only engine's answers into OpenAI answers. Safe to call from several threads.
 
-    `family` is None when no parser is configured. `on_anomaly` is told the kind and the number of characters
-    of output that belongs to no part of a message. `clock` gives Unix time in seconds. `read_messages` reads
+    `family` is None when no parser is configured. `clock` gives Unix time in seconds. `read_messages` reads
     requests of the messages API; without it there are none.
     """
 
@@ -46,11 +45,10 @@ class Derenderer:
         model: Model,
         family: Family | None,
         options: DerenderOptions,
-        on_anomaly: AnomalyCallback | None = None,
         clock: Callable[[], float] = time.time,
         read_messages: Reader | None = None,
     ) -> None:
-        setup = Setup(model, family, options, on_anomaly, clock)
+        setup = Setup(model, family, options, clock)
         self._batch = BatchDerenderer(setup)
         self._stream = StreamDerenderer(setup)
         self._responses = ResponsesDerenderer(setup, self._batch, self._stream)

@@ -27,8 +27,6 @@ from renderd.wire.errors import bad_request
 COUNTING_MODELS = ("kimi_k2", "kimi_k25", "kimi_k3")
 """Values of `model_type` whose tool calls are numbered instead of having random ids (contract E.8)."""
 
-AnomalyCallback = Callable[[str, int], None]
-
 
 @dataclass(frozen=True)
 class DerenderOptions:
@@ -59,7 +57,6 @@ class Setup:
         model: Model,
         family: Family | None,
         options: DerenderOptions,
-        on_anomaly: AnomalyCallback | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.model = model
@@ -67,7 +64,6 @@ class Setup:
         self.options = options
         self.logprobs = LogprobDecoder(model.tokenizer)
         self._clock = clock
-        self._on_anomaly = on_anomaly
         self._prompt_marker_ids = model.prompt_marker_ids(family.prompt_markers if family else ())
         self._marker_ids = self._ids(family.markers if family else ())
         self._token_markers = frozenset(self._marker_ids)
@@ -115,8 +111,6 @@ class Setup:
         for event in events:
             if isinstance(event, Anomaly):
                 telemetry.met(self.parsers, event.kind, event.characters)
-                if self._on_anomaly is not None:
-                    self._on_anomaly(event.kind, event.characters)
 
     def detokenizer(self, context: Context) -> Detokenizer:
         """The one for a request."""

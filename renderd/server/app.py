@@ -13,14 +13,20 @@ from renderd.server.config import ServerConfig
 from renderd.server.endpoint import internal_error
 from renderd.server.entrance import Entrance
 from renderd.server.keys import KeyStore
+from renderd.server.logs import AccessLog
 from renderd.server.metrics import Metrics
 from renderd.server.middleware import add_cors, wrapped
 from renderd.server.routes import add_routes
 from renderd.server.services import Services
+from renderd.server.traces import Traces
 
 
 def create_app(
-    config: ServerConfig, services: Services, metrics: Metrics, admission: Admission | None = None
+    config: ServerConfig,
+    services: Services,
+    metrics: Metrics,
+    admission: Admission | None = None,
+    traces: Traces | None = None,
 ) -> ASGIApp:
     """The application that answers with `services` and reports to `metrics`.
 
@@ -50,6 +56,8 @@ def create_app(
         headers=[],
         admission=admission,
         metrics=metrics,
+        access_log=AccessLog(config),
+        traces=traces,
         root_path=config.root_path,
     )
     return wrapped(entrance, config)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from renderd import telemetry
 from renderd.model.hurry import TakesLongError, hurried
 from renderd.server.admission import Admission
+from renderd.server.logs import RequestLog
 from renderd.wire.decode import check_content_type
 from renderd.wire.errors import ApiError, bad_request
 
@@ -45,15 +47,22 @@ class Endpoint:
 
     A body that is `brief` is answered on the event loop: it takes less than a millisecond, and a thread would
     cost more than it frees. The others, and those that turn out to be long, go to a thread, so that nothing
-    waits for them. `max_body_bytes`: what
-    is larger is a 413.
+    waits for them. `max_body_bytes`: what is larger is a 413. `log`: of bodies, None where nobody wants one.
     """
 
-    def __init__(self, handler: Handler, brief: Brief, admission: Admission, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        brief: Brief,
+        admission: Admission,
+        max_body_bytes: int,
+        log: RequestLog | None = None,
+    ) -> None:
         self._handler = handler
         self._brief = brief
         self._admission = admission
         self._max_body_bytes = max_body_bytes
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -67,6 +76,8 @@ class Endpoint:
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
             answer = _Answer(500, internal_error().body())
+        if self._log is not None:
+            self._log.answered(answer.body)
         await respond(send, answer.status, answer.body, answer.headers)
 
     async def _answer(self, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer:
@@ -76,6 +87,8 @@ class Endpoint:
         try:
             check_content_type(_text(headers.get(b"content-type")))
             body = await self._body(headers, receive, held)
+            if self._log is not None:
+                self._log.received(body)
             return _Answer(200, await self._handle(body, _text(headers.get(b"x-request-id"))))
         except (UnicodeEncodeError, OverflowError) as error:
             # JSON can spell lone surrogates and numbers of any size. Most fields are never looked at closely
@@ -91,7 +104,13 @@ class Endpoint:
                     return self._handler(body, request_id)
             except TakesLongError:
                 pass
-        return await self._admission.run(lambda: self._handler(body, request_id))
+        record, asked = telemetry.current() or telemetry.Record(), telemetry.clock()
+
+        def work() -> bytes:
+            telemetry.spent("wait", asked)
+            return self._handler(body, request_id)
+
+        return await self._admission.run(lambda: record.run(work))
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, held: list[int]) -> bytes:
         """The whole body. Counts in `held` what admission granted. Raises ApiError 413 or 503."""

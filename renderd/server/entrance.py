@@ -6,27 +6,31 @@ POST routes are reached from here without a way through the router, which costs 
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Container, Mapping
-from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from renderd import telemetry
 from renderd.server.admission import Admission
 from renderd.server.endpoint import Endpoint, RawHeaders, respond
 from renderd.server.keys import KeyStore, guards
+from renderd.server.logs import AccessLog
 from renderd.server.metrics import Metrics
+from renderd.server.traces import Traces
 
 _NOT_INSTRUMENTED = ("/metrics", "/health", "/load", "/ping", "/version", "/server_info")
 _UNKNOWN = "none"
 """The handler of paths that no route has."""
+_CLIENT_GONE = 499
+"""What metrics and logs call an answer that was not sent, as nginx does."""
 
 
 class Entrance:
     """The application as the HTTP server sees it.
 
     `app` answers whatever is no POST to one of `endpoints`. `routes`: all paths, which are the values of the
-    metrics' label. `headers`: of every answer.
+    metrics' label. `headers`: of every answer. `traces`: None where nobody wants any.
     """
 
     def __init__(
@@ -39,6 +43,8 @@ class Entrance:
         headers: RawHeaders,
         admission: Admission,
         metrics: Metrics,
+        access_log: AccessLog,
+        traces: Traces | None,
         root_path: str,
     ) -> None:
         self._app = app
@@ -47,6 +53,8 @@ class Entrance:
         self._keys = keys
         self._with_request_ids = with_request_ids
         self._metrics = metrics
+        self._access_log = access_log
+        self._traces = traces
         self._headers = headers
         self._admission = admission
         self._root_path = root_path
@@ -55,12 +63,13 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = perf_counter()
+        began = telemetry.clock()
         scope["root_path"] = self._root_path
         path, method, headers = path_below_root(scope), scope["method"], dict(scope["headers"])
-        added = self._headers
+        added, request_id = self._headers, headers.get(b"x-request-id") or os.urandom(16).hex().encode()
+        record = telemetry.begin(request_id.decode("latin-1"))
         if self._with_request_ids:
-            added = [*added, (b"x-request-id", headers.get(b"x-request-id") or uuid.uuid4().hex.encode())]
+            added = [*added, (b"x-request-id", request_id)]
         if self._admission.draining:
             added = [*added, (b"connection", b"close")]
         answer = _Answer(send, added)
@@ -75,16 +84,15 @@ class Entrance:
             else:
                 await self._app(scope, receive, answer.send)
         finally:
-            seconds = perf_counter() - began
+            seconds = telemetry.clock() - began
             if counted and not any(part in path for part in _NOT_INSTRUMENTED):
-                self._metrics.on_response(
-                    path if path in self._routes else _UNKNOWN,
-                    method,
-                    answer.status,
-                    _number(headers.get(b"content-length")),
-                    answer.length,
-                    seconds,
-                )
+                handler = path if path in self._routes else _UNKNOWN
+                size = _number(headers.get(b"content-length"))
+                self._metrics.on_response(handler, method, answer.status, size, answer.length, seconds)
+                self._metrics.on_work(record)
+                if self._traces is not None:
+                    self._traces.report(scope, headers, handler, answer.status, began, record)
+            self._access_log.write(scope, answer.status, seconds, record.request_id, answer.length)
 
     def _refuses(self, path: str, method: str, headers: Mapping[bytes, bytes]) -> bool:
         if not self._keys or not guards(method, path):
@@ -99,7 +107,7 @@ class _Answer:
     def __init__(self, send: Send, added: RawHeaders) -> None:
         self._send = send
         self._added = added
-        self.status = 500
+        self.status = _CLIENT_GONE
         self.length = 0
 
     async def send(self, message: Message) -> None:

@@ -62,7 +62,7 @@ def api_settings(
         app,
         log_config=None,
         log_level=config.uvicorn_log_level,
-        access_log=not config.disable_uvicorn_access_log,
+        access_log=False,  # the entrance writes them
         timeout_keep_alive=environment_int("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", 5),
         backlog=_BACKLOG,
         lifespan="off",

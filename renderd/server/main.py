@@ -24,6 +24,7 @@ from renderd.server.probes import ProbeApp, State
 from renderd.server.services import Services
 from renderd.server.startup import load, settle
 from renderd.server.supervisor import Supervisor
+from renderd.server.traces import traces_of
 from renderd.server.worker import Server, Worker
 
 logger = logging.getLogger("renderd.server")
@@ -68,13 +69,14 @@ def _run(config: ServerConfig) -> None:
             supervisor.start_probes(_without(listening, probes.work))
             logger.info("probes and metrics on %s", address(for_probes))
         supervisor.start_early(early.work)
-        services, faster = load(config, metrics.on_anomaly)
+        services, faster = load(config)
         services = replace(services, not_ready=state.not_ready)
         admission = Admission(config)
         metrics.follow_admission(lambda: admission.in_flight, lambda: admission.queued)
         metrics.follow_encoder(faster.encoder, lambda: faster.taken)
-        settings = api_settings(config, create_app(config, services, metrics, admission))
-        worker = Worker(settings, listening, state, config, admission, metrics, faster.take)
+        traces = traces_of(config, services.model.served_names[0])
+        settings = api_settings(config, create_app(config, services, metrics, admission, traces))
+        worker = Worker(settings, listening, state, config, admission, metrics, faster.take, traces)
         logger.info("%s", _served(services))
         settle()
         supervisor.run(

@@ -152,11 +152,6 @@ class Metrics:
                     family.labels(str(generation)), _statistic(generation, field), grows=True
                 )
 
-    def on_anomaly(self, kind: str, characters: int) -> None:
-        """A parser met an anomaly of this kind and length."""
-        self._anomalies.labels("", kind).inc()
-        self._anomaly_characters.labels("", kind).inc(characters)
-
     def follow_admission(self, in_flight: Callable[[], float], queued: Callable[[], float]) -> None:
         """Show what the workers have to do. Called before they are forked."""
         self.registry.follow(self._in_flight, in_flight, grows=False)

@@ -14,6 +14,7 @@ import renderd
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Brief, Endpoint, Handler
+from renderd.server.logs import RequestLog
 from renderd.server.metrics import Metrics
 from renderd.server.probes import readiness
 from renderd.server.services import Services
@@ -194,8 +195,9 @@ def add_routes(
 ) -> dict[str, Endpoint]:
     """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST
     routes by path."""
+    log = RequestLog(config.max_log_len) if config.enable_log_requests else None
     endpoints = {
-        post.path: Endpoint(post.handler(services), post.brief, admission, config.max_body_bytes)
+        post.path: Endpoint(post.handler(services), post.brief, admission, config.max_body_bytes, log)
         for post in POSTS
     }
     for path, endpoint in endpoints.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable
 
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
@@ -29,7 +28,7 @@ _LIMITS = {
 """Limits that are read elsewhere and later; a wrong value is to stop the server at once, not requests."""
 
 
-def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[Services, SpeedUp]:
+def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
     """Load the model and set up both directions. The second is to be proved when all is ready, and taken.
 
     Raises StartupError.
@@ -42,6 +41,7 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:
         raise StartupError(str(error)) from error
+    model.tokenizer.encoder.max_bytes = config.encode_cache_bytes
     parsing = load_parsers(config, model)
     if config.chat_template is not None:
         try:
@@ -71,7 +71,6 @@ def load(config: ServerConfig, on_anomaly: Callable[[str, int], None]) -> tuple[
             model,
             parsing.family,
             derender_options,
-            on_anomaly,
             read_messages=renderer.messages_reader.read,
         ),
         parsing.reasoning,

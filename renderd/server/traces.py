@@ -161,7 +161,7 @@ class Traces:
         return attributes
 
 
-def traces(config: ServerConfig, model: str) -> Traces | None:
+def traces_of(config: ServerConfig, model: str) -> Traces | None:
     """What `--otlp-traces-endpoint` asks for. Raises StartupError."""
     return Traces(config.otlp_traces_endpoint, model) if config.otlp_traces_endpoint else None
 

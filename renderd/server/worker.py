@@ -22,6 +22,7 @@ from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
 from renderd.server.metrics import Metrics
 from renderd.server.probes import State
+from renderd.server.traces import Traces
 
 logger = logging.getLogger("renderd.server")
 
@@ -106,7 +107,7 @@ class _Connections(set[Any]):
 class Worker(Server):
     """A process that answers requests.
 
-    `take_faster`: what FASTER makes it do.
+    `take_faster`: what FASTER makes it do. `traces`: None where nobody wants any.
     """
 
     def __init__(
@@ -118,13 +119,20 @@ class Worker(Server):
         admission: Admission,
         metrics: Metrics,
         take_faster: Callable[[], None],
+        traces: Traces | None = None,
     ) -> None:
         super().__init__(settings, listening, state)
         self._flags = config
         self._admission = admission
         self._metrics = metrics
         self._take_faster = take_faster
+        self._traces = traces
         self._asked = (0, 0.0)
+
+    def work(self, pipes: Pipes, place: int) -> None:
+        super().work(pipes, place)
+        if self._traces is not None:
+            self._traces.stop()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

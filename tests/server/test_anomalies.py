@@ -17,7 +17,7 @@ CUT_IN_ARGUMENTS = '<tool_call>\n{"name": "ping", "arguments": {"a": "b'
 def counters(server: Running) -> dict[tuple[str, str], float]:
     """Value by what is counted, times or characters, and kind."""
     lines = re.findall(
-        r'^renderd_parser_(anomalies|anomaly_characters)_total\{kind="(\w+)"\} (\S+)$',
+        r'^renderd_parser_(anomalies|anomaly_characters)_total\{kind="(\w+)",parser="\+hermes"\} (\S+)$',
         server.get("/metrics").text,
         re.MULTILINE,
     )

@@ -30,7 +30,7 @@ register(replace(TOOLS, names=("{name}",)))
 
 def parts_of(**flags: Any) -> dict[str, str]:
     """The parts of the fingerprint of a server, and the whole of it."""
-    services, _ = load(ServerConfig(**flags), lambda kind, characters: None)
+    services, _ = load(ServerConfig(**flags))
     return {**services.fingerprint_parts, "": services.fingerprint}
 
 

@@ -144,4 +144,4 @@ def test_anomalies_name_their_parser(server: Running) -> None:
     request = {**CHAT, "tools": [tool]}
     body = {"generate_response": {"request_id": "r", "choices": [choice]}, "chat_request": request}
     news, _ = added(server, "/v1/chat/completions/derender", body)
-    assert news[("renderd_parser_anomalies_total", "+hermes", "markup_in_content")] == 1
+    assert news[("renderd_parser_anomalies_total", "markup_in_content", "+hermes")] == 1

