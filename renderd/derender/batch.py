@@ -94,6 +94,7 @@ class BatchDerenderer:
         self._check_responses(body)
         prompts = body.prompt_token_ids or [None] * len(responses)
         echoes = setup.echoes(request)
+        checks.check_repeats(setup, responses, echoes, context.return_token_ids)
         choices: list[CompletionChoice] = []
         for number, (response, prompt) in enumerate(zip(responses, prompts, strict=True)):
             echo = echoes[number] if number < len(echoes) else ""

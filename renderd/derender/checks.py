@@ -8,6 +8,8 @@ from renderd.derender.setup import Setup
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChoice, GenerateResponse
 
+_BYTES_AN_ID = 7
+
 PROMPT_NEEDED = (
     "prompt_token_ids is required when a tool or reasoning parser is configured. Without it parse_delta "
     "cannot tell whether the prompt left reasoning open (e.g. a chat template that pre-opens <think>) and "
@@ -68,6 +70,33 @@ def check_prompt(setup: Setup, prompt_token_ids: Sequence[int] | None) -> None:
     if prompt_token_ids is not None and len(prompt_token_ids) > limit:
         raise bad_request(
             f"prompt_token_ids length ({len(prompt_token_ids)}) exceeds max_model_len ({limit})."
+        )
+
+
+def check_repeats(
+    setup: Setup, responses: Sequence[GenerateResponse], echoes: Sequence[str], with_ids: bool
+) -> None:
+    """Size of a completion each of whose choices has its prompt, as text where there are `echoes`, as ids
+    where `with_ids`."""
+    size = 0
+    for number, response in enumerate(responses):
+        repeated = len(echoes[number]) if number < len(echoes) else 0
+        if with_ids:
+            repeated += _BYTES_AN_ID * len(response.prompt_token_ids or ())
+        size += repeated * len(response.choices)
+    if size > setup.options.max_answer_bytes:
+        raise bad_request(
+            f"The answer would repeat the prompts in {size} bytes, once for each choice, and may have "
+            f"{setup.options.max_answer_bytes} (--max-answer-bytes): send fewer choices at a time."
+        )
+
+
+def check_state(setup: Setup, parser_state: str) -> None:
+    """Size of what travels with a stream."""
+    if len(parser_state) > setup.options.max_state_bytes:
+        raise bad_request(
+            f"parser_state of stream_state has {len(parser_state)} bytes, and may have "
+            f"{setup.options.max_state_bytes} (--max-state-bytes)."
         )
 
 

@@ -165,6 +165,7 @@ class Opening:
         """The state for the next event. With a history, it is found again without `parser_state`."""
         state = stream.state
         text = state.parser_state = stream.memory.write()
+        checks.check_state(self._setup, text)
         telemetry.wrote_state(len(text))
         if stream.keeps_history:
             state.logprob_text_offset = len(state.output_token_ids)
@@ -173,6 +174,7 @@ class Opening:
         return state
 
     def _read(self, text: str, route: str) -> Memory:
+        checks.check_state(self._setup, text)
         return read_memory(text, self._fingerprint, route)
 
     def _begin(

@@ -39,6 +39,8 @@ class DerenderOptions:
         max_n: choices of a response.
         response_role: role of an answer that follows a generation prompt.
         fingerprint: of what replicas must have in common, in hexadecimal digits.
+        max_state_bytes: of a `parser_state`.
+        max_answer_bytes: of a completion that repeats its prompt for each choice.
     """
 
     max_logprobs: int = 20
@@ -47,6 +49,8 @@ class DerenderOptions:
     max_n: int = 16384
     response_role: str = "assistant"
     fingerprint: str = ""
+    max_state_bytes: int = 4 * 1024 * 1024
+    max_answer_bytes: int = 256 * 1024 * 1024
 
 
 class Setup:

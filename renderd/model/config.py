@@ -29,3 +29,5 @@ class ModelConfig:
     served_model_name: Sequence[str] = ()
     default_chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort_map: Mapping[str, str] = field(default_factory=dict)
+    max_text_chars: int | None = None
+    max_template_seconds: float = 2.0

@@ -22,12 +22,11 @@ from typing import Any
 from renderd.model import jinja
 from renderd.model.content_format import ContentFormat
 from renderd.model.hurry import takes_long
-from renderd.model.sandbox import MAX_SIZE
+from renderd.model.sandbox import MAX_SIZE, SECONDS
 from renderd.wire.errors import ApiError, bad_request
 
-CPU_SECONDS, SECONDS = 2.0, 30.0
-"""What compiling or rendering may take of a processor, and by the clock where
-VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT does not say otherwise."""
+CPU_SECONDS = 2.0
+"""What compiling or rendering may take of a processor, unless somebody says otherwise."""
 PREFIX = 8
 """Bytes that say how long a question or an answer is."""
 _MODULE = "renderd.model.template_process"
@@ -49,9 +48,9 @@ class _Process:
         """Whether nobody has ended it."""
         return self._process.poll() is None
 
-    def ask(self, question: bytes, seconds: float) -> bytes | None:
+    def ask(self, question: bytes, seconds: float, cpu_seconds: float) -> bytes | None:
         """The answer; None when the process died of it. Raises TimeoutError. In both cases it has ended."""
-        self._deadline, self._most = time.monotonic() + seconds, self._spent() + CPU_SECONDS
+        self._deadline, self._most = time.monotonic() + seconds, self._spent() + cpu_seconds
         try:
             self._send(len(question).to_bytes(PREFIX, "big") + question)
             size = int.from_bytes(self._receive(PREFIX), "big")
@@ -116,7 +115,7 @@ def _free() -> _Process:
             return process
 
 
-def _ask(question: Mapping[str, Any]) -> Any:
+def _ask(question: Mapping[str, Any], cpu_seconds: float) -> Any:
     takes_long()
     try:
         asked = json.dumps(question).encode()
@@ -125,7 +124,7 @@ def _ask(question: Mapping[str, Any]) -> Any:
     process = _free()
     seconds = float(os.environ.get("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT") or SECONDS)
     try:
-        answer = process.ask(asked, seconds)
+        answer = process.ask(asked, seconds, cpu_seconds)
     except TimeoutError:
         raise bad_request("Rendering the chat template takes too long.") from None
     if answer is None:
@@ -138,12 +137,14 @@ def _ask(question: Mapping[str, Any]) -> Any:
 
 
 class ForeignTemplate:
-    """A template of a request, as `jinja.ChatTemplate` has it."""
+    """A template of a request, as `jinja.ChatTemplate` has it. `cpu_seconds`: what compiling and rendering
+    may each take of a processor."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, cpu_seconds: float) -> None:
         """Raises ApiError 400 for a syntax error, or when compiling takes too long."""
-        described = _ask({"source": source})
+        described = _ask({"source": source}, cpu_seconds)
         self._source = source
+        self._cpu_seconds = cpu_seconds
         self.variables = frozenset(described["variables"])
         self.content_format: ContentFormat = described["content_format"]
         self.mentions_developer: bool = described["mentions_developer"]
@@ -152,14 +153,15 @@ class ForeignTemplate:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
         now = jinja.now().isoformat()
-        text: str = _ask({"source": self._source, "variables": dict(variables), "now": now})["text"]
+        question = {"source": self._source, "variables": dict(variables), "now": now}
+        text: str = _ask(question, self._cpu_seconds)["text"]
         return text
 
 
 @lru_cache(maxsize=32)
-def foreign_template(source: str) -> ForeignTemplate:
+def foreign_template(source: str, cpu_seconds: float = CPU_SECONDS) -> ForeignTemplate:
     """The template with this text, described once. Raises ApiError 400, as ForeignTemplate does."""
-    return ForeignTemplate(source)
+    return ForeignTemplate(source, cpu_seconds)
 
 
 def answer(question: bytes) -> bytes:

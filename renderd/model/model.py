@@ -21,6 +21,10 @@ from renderd.model.tokenizer import Tokenizer, load_tokenizer, tokenizer_config
 from renderd.model.transformers_tokenizer import load_with_transformers
 from renderd.wire.errors import unknown_model
 
+_LEAST_TEXT_CHARS = 4 * 1024 * 1024
+_CHARS_A_TOKEN = 16
+"""More than any text that fits a model has on average. One word of that length takes seconds to tokenize."""
+
 
 class Model:
     """What render and derender share.
@@ -29,7 +33,8 @@ class Model:
     context window in tokens. `hf_config`: config.json. `generation_defaults`: sampling defaults by request
     field. `output_cap`: output tokens that no request may exceed. `eos_token_ids`: every token that ends an
     answer. `tokenizer_config`: tokenizer_config.json. `harmony`: what
-    writes prompts, where no chat template does.
+    writes prompts, where no chat template does. `max_text_chars`: characters of one text that is tokenized,
+    ids of one list that is detokenized.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Model:
         self.eos_token_ids = eos_token_ids
         self.tokenizer_config = tokenizer_config
         self.harmony = harmony
+        self.max_text_chars = config.max_text_chars or max(_LEAST_TEXT_CHARS, _CHARS_A_TOKEN * max_model_len)
         size = text_config(hf_config).get("vocab_size")
         self.max_token_id = max(tokenizer.max_id, size - 1 if isinstance(size, int) else -1)
         self._any_name = os.environ.get("VLLM_SKIP_MODEL_NAME_VALIDATION", "0") in ("1", "true", "True")

@@ -17,7 +17,7 @@ from renderd.render.constraint import requested_constraint, tool_constraint
 from renderd.render.conversation import count_tool_calls, has_media
 from renderd.render.ids import base_id
 from renderd.render.options import RenderOptions
-from renderd.render.prompt import Offsets, Truncation, tokenize_ids, tokenize_text
+from renderd.render.prompt import Offsets, Truncation, check_chars, tokenize_ids, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
 from renderd.render.writer import Chat, Writer
 from renderd.wire.chat import (
@@ -227,12 +227,29 @@ def check_rights(
 
 
 def write(server: Server, chat: Chat) -> str | list[int]:
-    """See Writer.write."""
+    """See Writer.write. Raises ApiError 400, too, for more text than may be tokenized."""
+    if not server.writer.templated:  # it tokenizes as it writes
+        check_chars(server.model, _characters(chat.messages) + _characters(chat.tools))
     began = telemetry.clock()
     try:
         return server.writer.write(chat)
     finally:
         telemetry.spent("template", began)
+
+
+def _characters(value: Any) -> int:
+    """Of all texts in a JSON value, which may be nested deeply."""
+    count, left = 0, [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            count += len(value)
+        elif isinstance(value, dict):
+            left += value
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return count
 
 
 def chat_text(server: Server, chat: Chat) -> str:

@@ -14,3 +14,5 @@ class RenderOptions:
     tool_strict_level: Literal["auto", "function", "parameter"] | None = None
     trust_request_mm_kwargs: bool = False
     anthropic_disabled_thinking_effort: str = "auto"
+    max_answer_bytes: int = 256 * 1024 * 1024
+    """Of the requests that a completion request with several prompts becomes."""

@@ -175,7 +175,9 @@ def tokenize_text(
 def encode(
     model: Model, text: str, add_special_tokens: bool, with_offsets: bool = False
 ) -> tuple[Sequence[int], Offsets | None]:
-    """Token ids of any text, without limits. Raises ApiError 400 for text that cannot be encoded."""
+    """Token ids of a text of up to Model.max_text_chars. Raises ApiError 400 for text that cannot be
+    encoded."""
+    check_chars(model, len(text))
     began = telemetry.clock()
     try:
         if with_offsets:
@@ -192,6 +194,16 @@ def encode(
         raise bad_request(f"The tokenizer cannot split this text: {error}") from None
     finally:
         telemetry.spent("tokenize", began)
+
+
+def check_chars(model: Model, count: int) -> None:
+    """Raises ApiError 400 for text that would take too long to tokenize."""
+    if count > model.max_text_chars:
+        raise bad_request(
+            f"The text has {count} characters, and this server tokenizes at most {model.max_text_chars} at a "
+            "time (--max-text-chars).",
+            "input_text",
+        )
 
 
 def tokenize_ids(model: Model, ids: list[int], truncation: Truncation) -> list[int]:

@@ -92,7 +92,18 @@ class Renderer:
     def completion(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
         request = _read(decode_completion_request, body)
-        return _encode(render_completion(self._server.model, request, request_id))
+        left = self._server.options.max_answer_bytes
+        parts: list[bytes] = []
+        for generate_request in render_completion(self._server.model, request, request_id):
+            parts.append(_encode(generate_request))
+            left -= len(parts[-1])
+            if left < 0 and len(parts) > 1:
+                raise bad_request(
+                    f"The answer to {len(request.prompts)} prompts would have more than "
+                    f"{self._server.options.max_answer_bytes} bytes (--max-answer-bytes): send fewer at a "
+                    "time."
+                )
+        return b"[%b]" % b",".join(parts)
 
     def messages(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""

@@ -18,7 +18,7 @@ from renderd.wire.api import (
 )
 from renderd.wire.chat import Tool, tool_dict
 from renderd.wire.decode import convert, rule_error, validation_error
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.messages import read_calls, read_messages
 
 _MAX_ID = 2**63 - 1
@@ -26,7 +26,8 @@ _FILES = ("vocab_file", "merges_file", "tokenizer_file", "name_or_path")
 
 
 def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
-    """Token ids of a text or of a conversation, without any limit of length. Raises ApiError 400 or 404."""
+    """Token ids of a text or of a conversation, however long the model's context is. Raises ApiError 400 or
+    404."""
     if raw.get("add_generation_prompt") and raw.get("continue_final_message"):
         raise rule_error("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
     request = _read(raw)
@@ -41,6 +42,12 @@ def tokenize(server: Server, raw: dict[str, Any]) -> TokenizeResponse:
 def detokenize(server: Server, raw: dict[str, Any]) -> DetokenizeResponse:
     """The text of token ids, special tokens included. Raises ApiError 400 or 404."""
     request = convert(raw, DetokenizeRequest)
+    if len(request.tokens) > server.model.max_text_chars:
+        raise bad_request(
+            f"There are {len(request.tokens)} tokens, and this server detokenizes at most "
+            f"{server.model.max_text_chars} at a time (--max-text-chars).",
+            "tokens",
+        )
     for index, token_id in enumerate(request.tokens):
         if not 0 <= token_id <= _MAX_ID:
             raise validation_error(f"body.tokens.{index}", f"Input should be from 0 to {_MAX_ID}")

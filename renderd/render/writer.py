@@ -87,7 +87,8 @@ class TemplateWriter:
         with_tools = bool(chat.kwargs.get("tools", chat.tools))
         source = model.templates.choose(chat.template, with_tools)
         own = source != chat.template or source == model.templates.default
-        template: ChatTemplate = compile_template(source) if own else foreign_template(source)
+        most = model.config.max_template_seconds
+        template: ChatTemplate = compile_template(source) if own else foreign_template(source, most)
         wanted = model.config.chat_template_content_format
         content_format = template.content_format if wanted == "auto" else wanted
         conversation = build_conversation(

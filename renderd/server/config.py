@@ -121,3 +121,11 @@ class ServerConfig:
     """Bytes of their bodies."""
     max_queue_seconds: float = 30.0
     """How long work waits for a thread."""
+    max_text_chars: int | None = None
+    """Of one text that is tokenized, and ids of one list that is detokenized; None: see Model."""
+    max_state_bytes: int = 4 * 1024 * 1024
+    """Of a `parser_state`. Those of responses hold the answer so far."""
+    max_answer_bytes: int = 256 * 1024 * 1024
+    """Of an answer that repeats what came once."""
+    max_template_seconds: float = 2.0
+    """Of a processor, for a template that a request brings."""

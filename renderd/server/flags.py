@@ -263,6 +263,31 @@ def _parsing_flags(group: _Group) -> None:
         type=arguments.positive_seconds,
         help="how long a request waits for a free thread (30) before it is refused with 503",
     )
+    add(
+        "--max-text-chars",
+        metavar="N",
+        type=arguments.positive_int,
+        help="characters of a text to tokenize, and ids to detokenize; default: 16 for each token of "
+        "--max-model-len, but at least 4M",
+    )
+    add(
+        "--max-state-bytes",
+        metavar="N",
+        type=arguments.positive_int,
+        help="size of the parser_state of a stream (4M)",
+    )
+    add(
+        "--max-answer-bytes",
+        metavar="N",
+        type=arguments.positive_int,
+        help="size of an answer that repeats parts of its request, for each prompt or choice (256M)",
+    )
+    add(
+        "--max-template-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="time of a processor that a template of a request may take (2)",
+    )
 
 
 def _http_flags(group: _Group) -> None:

@@ -54,6 +54,7 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         tool_strict_level=config.tool_strict_level,
         trust_request_mm_kwargs=config.trust_request_mm_kwargs,
         anthropic_disabled_thinking_effort=config.anthropic_disabled_thinking_effort,
+        max_answer_bytes=config.max_answer_bytes,
     )
     derender_options = DerenderOptions(
         max_logprobs=config.max_logprobs,
@@ -62,6 +63,8 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         max_n=environment_int("VLLM_MAX_N_SEQUENCES", 16384),
         response_role=config.response_role,
         fingerprint=found.whole,
+        max_state_bytes=config.max_state_bytes,
+        max_answer_bytes=config.max_answer_bytes,
     )
     renderer = Renderer(model, parsing.family, render_options)
     services = Services(
@@ -112,4 +115,6 @@ def _model_config(config: ServerConfig) -> ModelConfig:
         trust_request_chat_template=config.trust_request_chat_template,
         default_chat_template_kwargs=config.default_chat_template_kwargs,
         reasoning_effort_map=config.reasoning_effort_map,
+        max_text_chars=config.max_text_chars,
+        max_template_seconds=config.max_template_seconds,
     )
