@@ -161,6 +161,11 @@ def positive_int_or_auto(text: str) -> int | None:
     return None if text in ("auto", "-1") else positive_int(text)
 
 
+def natural_int(text: str) -> int:
+    """A positive integer, or 0."""
+    return 0 if text == "0" else positive_int(text)
+
+
 def positive_seconds(text: str) -> float:
     """A time of more than 0 seconds, such as 30 or 0.5."""
     try:

@@ -113,6 +113,7 @@ class ServerConfig:
     # renderd's own
     stream_state: Literal["compact", "replayable"] = "compact"
     max_undecided_bytes: int = 65536
+    encode_cache_bytes: int = 64 * 1024 * 1024
     max_body_bytes: int = 64 * 1024 * 1024
     """Room for a prompt of millions of tokens, or for 40,000 sampled tokens with 20 candidates each."""
     max_concurrent_requests: int = 1024

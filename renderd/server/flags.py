@@ -240,6 +240,12 @@ def _parsing_flags(group: _Group) -> None:
         help="text of an unfinished call held back before it becomes content (65536)",
     )
     add(
+        "--encode-cache-bytes",
+        metavar="N",
+        type=arguments.natural_int,
+        help="texts of prompts and their token ids that a worker remembers (64M); 0: none",
+    )
+    add(
         "--max-body-bytes",
         metavar="N",
         type=arguments.positive_int,

@@ -27,8 +27,8 @@ COMMAND = "import sys; from renderd.cli import main; sys.exit(main())"
 
 
 @contextmanager
-def serving(server: str, log: Path) -> Iterator[str]:
-    """The server that a configuration says; its URL."""
+def serving(server: str, log: Path, *more: str) -> Iterator[str]:
+    """The server that a configuration says, with more flags; its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -39,7 +39,7 @@ def serving(server: str, log: Path) -> Iterator[str]:
     command = [sys.executable, "-c", COMMAND, kind, str(model_path(table["model"])), *flags]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            [*command, *more, "--host", "127.0.0.1", "--port", str(port)],
             cwd=GOLDEN.parent,
             stdout=output,
             stderr=subprocess.STDOUT,

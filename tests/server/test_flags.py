@@ -40,6 +40,8 @@ def test_nothing_given_is_the_defaults() -> None:
         (["--max-model-len", "-1"], "max_model_len", None),
         (["--max-logprobs", "-1"], "max_logprobs", -1),
         (["--max-undecided-bytes", "1K"], "max_undecided_bytes", 1024),
+        (["--encode-cache-bytes", "1M"], "encode_cache_bytes", 1024**2),
+        (["--encode-cache-bytes", "0"], "encode_cache_bytes", 0),
         (["--enable-auto-tool-choice"], "enable_auto_tool_choice", True),
         (["--enable_auto_tool_choice"], "enable_auto_tool_choice", True),
         (["--enable-auto-tool-choice", "--disable-auto-tool-choice"], "enable_auto_tool_choice", False),
