@@ -13,6 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from renderd.demo import model_dir
 from renderd.server.config import ServerConfig
 from renderd.server.flags import parse
 from tests.deploy.dockerfile import only, stages
@@ -33,6 +34,7 @@ IMAGE = stages()[-1]
 VERSIONS = ("1.30", kubernetes_validate.latest_version())
 """The oldest release that has all that is used (a preStop that sleeps), and the newest known schema."""
 
+BEARER = {"authorization": "Bearer key"}
 overlays = pytest.mark.parametrize("overlay", OVERLAYS)
 
 
@@ -187,6 +189,20 @@ def test_the_flags_of_an_overlay_are_its_own(overlay: str) -> None:
 def test_renderd_takes_the_flags(overlay: str) -> None:
     assert config(overlay).model
     assert config(overlay).workers >= 1
+
+
+@overlays
+def test_renderd_starts_with_the_flags(overlay: str, tmp_path: Path) -> None:
+    """With the carried model, and keys that are in a file here."""
+    keys = tmp_path / "keys"
+    keys.write_text("key\n")
+    flags = ("--config", str(FOLDER / overlay / "renderd.yaml"), "--api-key-file", str(keys))
+    # The carried model is shorter than the real one.
+    with running(str(model_dir()), *flags, "--max-model-len", "8192") as server:
+        body = {"model": config(overlay).served_model_name[0], "prompt": "Hello"}
+        answers = [server.post("/v1/completions/render", body, **key) for key in ({}, BEARER)]
+        assert [answer.status_code for answer in answers] == [401, 200]
+        assert server.stop() == 0
 
 
 def test_the_sidecar_serves_the_model_of_its_engine() -> None:
