@@ -164,6 +164,8 @@ def _read(body: bytes, finished: type[F], streamed: type[E]) -> F | E:
     kinds: tuple[Any, ...] = (streamed, finished)
     for kind in kinds:
         try:
+            if not body.isascii():
+                body.decode()  # msgspec does not look at what it skips
             request: F | E = _decoder(kind).decode(body)
         except _NOT_STRICT:
             continue

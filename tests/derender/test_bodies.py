@@ -110,6 +110,42 @@ def test_python_json() -> None:
     assert json.loads(answer)["metrics"] == {"time": None}
 
 
+UNREAD = '{"stream": true, "generate_chunk": {"request_id": "rq", "choices": [{"index": 0}]}, %s}'
+
+
+@pytest.mark.parametrize("ids", ["[1, 2,]", "[1 2]", "[01]", "[1, 2", "[nul]", "[1, 2}"])
+def test_what_is_skipped_is_json(ids: str) -> None:
+    error = fails((UNREAD % f'"prompt_token_ids": [3], "stream_state": null, "later": {ids}').encode())
+    assert (error.status, error.type) == (400, "Bad Request")
+    assert error.message.startswith("1 validation error:\n  body.")
+
+
+@pytest.mark.parametrize("field", [b'"later": "\xff"', b'"\xff": 1', b'"later": {"a\xc3": 1}'])
+def test_what_is_skipped_is_utf8(field: bytes) -> None:
+    error = fails(UNREAD.encode().replace(b"%s", field))
+    assert (error.status, error.param) == (400, "body")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stream": "true"}, {"stream": 1}, {"prompt_tokens": "3"}, {"later": "\ud800"}, {"later": float("nan")}],
+)
+def test_a_body_that_is_read_leniently_has_the_same_answer(changes: Json) -> None:
+    body = {
+        "stream": True,
+        "generate_chunk": chunk(encode(" é🌍")),
+        "prompt_token_ids": [1],
+        "prompt_tokens": 3,
+    }
+    one, other = (chat(derenderer(), **sent)["chunk"] for sent in ({**body, **changes}, body))
+    assert one == {**other, "created": one["created"]}
+
+
+def test_an_event_without_stream_is_no_event() -> None:
+    error = refusal(derenderer(), generate_chunk=chunk([1]))
+    assert error.param == "body.DerenderChatRequest.generate_response"
+
+
 def test_rules_of_the_embedded_request() -> None:
     error = refusal(derenderer(), generate_response=FINISHED, chat_request={**CHAT, "tools": []})
     assert (error.type, error.param) == ("BadRequestError", "tools")
