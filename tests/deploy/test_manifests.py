@@ -205,6 +205,18 @@ def test_renderd_starts_with_the_flags(overlay: str, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+@overlays
+def test_whatever_is_asked_for_fits_into_the_memory_of_the_pod(overlay: str) -> None:
+    """By the table of memory in docs/limits.md, with half a gigabyte for the model and the processes."""
+    flags = config(overlay)
+    assert flags.renderer_num_workers and flags.max_text_chars
+    thread = 26 * flags.max_body_bytes + 160 * flags.max_text_chars + 3 * flags.max_answer_bytes
+    worker = flags.renderer_num_workers * thread + flags.max_pending_bytes + 3 * (64 << 20)
+    assert not flags.trust_request_chat_template
+    limit: str = container(built(overlay))["resources"]["limits"]["memory"]
+    assert flags.workers * worker + (512 << 20) < int(limit.removesuffix("Gi")) << 30
+
+
 def test_the_sidecar_serves_the_model_of_its_engine() -> None:
     args: list[str] = container(built("sidecar"), "vllm")["args"]
     assert args[0] == config("sidecar").model
