@@ -168,7 +168,8 @@ def test_lone_surrogate() -> None:
     assert "TextEncodeInput" in refusal(CHAT, {"messages": [{"role": "user", "content": "\ud800"}]}).message
 
 
-def test_a_text_that_the_tokenizer_gives_up_on() -> None:
+def test_a_text_that_the_tokenizer_gives_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model(), "max_text_chars", 10_000_000)
     with pytest.raises(ApiError, match="cannot split this text") as caught:
         encode(model(), " " * 10_000_000, add_special_tokens=False)
     assert caught.value.status == 400
