@@ -201,6 +201,7 @@ def log_config(config: ServerConfig) -> dict[str, Any]:
         "formatters": {"lines": {"()": formatter, "private": not config.enable_log_requests}},
         "handlers": {"all": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "loggers": {"renderd": logger, "uvicorn": logger},
+        "root": {"handlers": ["all"], "level": "WARNING"},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import subprocess
 import sys
@@ -168,12 +169,15 @@ def test_the_last_spans_are_sent_at_the_end() -> None:
 
 
 def test_a_collector_that_is_away_costs_no_request() -> None:
-    with running("--otlp-traces-endpoint", "http://127.0.0.1:9", env=SOON) as server:
+    flags = ("--otlp-traces-endpoint", "http://127.0.0.1:9", "--log-format", "json")
+    with running(*flags, env=SOON) as server:
         for _ in range(3):
             assert server.post("/tokenize", {"prompt": "a"}).status_code == 200
         began = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began < 10
+        said = {json.loads(line)["logger"] for line in server.log}
+        assert any(name.startswith("opentelemetry") for name in said)
 
 
 @pytest.mark.parametrize("url", ["collector:4318", "grpc://collector:4317", "http://"])
