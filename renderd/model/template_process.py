@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from renderd.model.foreign import PREFIX, answer
+from renderd.model.foreign import CPU_SECONDS, PREFIX, answer
 
 MEMORY = 2 << 30
 """Bytes of address space that a template may take beside what Python has."""
@@ -26,6 +27,9 @@ def main() -> None:
     target.write(bytes(PREFIX))
     target.flush()
     while prefix := source.read(PREFIX):
+        # Whoever asks ends what takes too long, unless it has ended itself in the meantime.
+        seconds = int(time.process_time() + CPU_SECONDS) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         try:
             reply = answer(source.read(int.from_bytes(prefix, "big")))
         except MemoryError:

@@ -16,7 +16,8 @@ from typing import Any
 logger = logging.getLogger("renderd.server")
 
 _COURTESY_SECONDS = 0.002
-"""What a process with fewer connections gets to take the next one; it may be busy with work."""
+"""What a process gets to take the next connection for each that it has less; it may be busy with work."""
+_MOST_COURTESY_SECONDS = 0.02
 _EXHAUSTED_SECONDS = 0.5
 """How long nothing is accepted after the system refused another open file."""
 
@@ -24,7 +25,7 @@ _EXHAUSTED_SECONDS = 0.5
 class Acceptor:
     """What `loop.create_server` returns, as far as uvicorn looks at it.
 
-    `is_ahead`: whether another process has fewer connections than this one with so many more.
+    `lead`: how many more connections this process has than another, when it takes so many more.
     """
 
     def __init__(
@@ -32,13 +33,13 @@ class Acceptor:
         listening: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
         tls: ssl.SSLContext | None,
-        is_ahead: Callable[[int], bool],
+        lead: Callable[[int], int],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
         self._protocol = protocol
         self._tls = tls
-        self._is_ahead = is_ahead
+        self._lead = lead
         self._beginning: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         listening.setblocking(False)
@@ -54,8 +55,9 @@ class Acceptor:
         """Connections have their own end."""
 
     def _on_connection(self) -> None:
-        if self._is_ahead(len(self._beginning)):
-            self._pause(_COURTESY_SECONDS)
+        lead = self._lead(len(self._beginning))
+        if lead > 0:
+            self._pause(min(lead * _COURTESY_SECONDS, _MOST_COURTESY_SECONDS))
         else:
             self._accept()
 

@@ -54,10 +54,13 @@ class State:
         """The process at this place has so many."""
         self._connections[place] = count
 
-    def is_ahead(self, place: int, more: int) -> bool:
-        """Whether another process that serves has fewer connections than this one with so many more."""
+    def lead(self, place: int, more: int) -> int:
+        """How many connections the process at this place has, and `more`, beyond what another that serves
+        has."""
         own = self._connections[place] + more
-        return any(serves and has < own for serves, has in zip(self._serving, self._connections, strict=True))
+        counts = zip(self._serving, self._connections, strict=True)
+        others = [has for at, (serves, has) in enumerate(counts) if serves and at != place]
+        return own - min(others, default=own)
 
     def pids(self) -> list[int]:
         """Of all processes that run, the supervisor first."""

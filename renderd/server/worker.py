@@ -67,8 +67,8 @@ class Server(uvicorn.Server):
             )
             return made
 
-        is_ahead = partial(self._state.is_ahead, self._place)
-        acceptor: Any = Acceptor(self._listening, protocol, self.config.ssl, is_ahead)
+        lead = partial(self._state.lead, self._place)
+        acceptor: Any = Acceptor(self._listening, protocol, self.config.ssl, lead)
         self.servers = [acceptor]
         self.started = True
         if self._pipes is not None:

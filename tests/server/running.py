@@ -47,7 +47,7 @@ def running(*flags: str, env: Mapping[str, str] | None = None) -> Iterator[Runni
     """Start a server with these flags on a free port; it is gone afterwards."""
     command = [sys.executable, "-m", "renderd", "serve", *flags]
     if "--uds" not in flags:
-        command += ["--host", "127.0.0.1", "--port", "0"]
+        command += ["--host", "127.0.0.1", *(() if "--port" in flags else ("--port", "0"))]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
