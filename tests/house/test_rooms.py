@@ -17,9 +17,18 @@ ROOMS: dict[str, set[str]] = {
     "renderd.render": {"renderd.model", "renderd.wire", "parsers"},
     "renderd.derender": {"renderd.model", "renderd.wire", "parsers"},
     "renderd.engine": {"renderd.model", "renderd.wire"},
+    "renderd.gateway": {
+        "renderd.engine",
+        "renderd.render",
+        "renderd.derender",
+        "renderd.model",
+        "renderd.wire",
+        "parsers",
+    },
     "renderd.conformance": {"renderd.wire", "parsers"},
     "renderd.demo": {"renderd.engine", "renderd.conformance", "renderd.wire"},
     "renderd.server": {
+        "renderd.gateway",
         "renderd.engine",
         "renderd.render",
         "renderd.derender",
