@@ -119,18 +119,21 @@ def _message(raw: Any, loc: str) -> dict[str, Any]:
         raise validation_error(
             f"{loc}.role", "Input should be a valid string" if "role" in raw else "Field required"
         )
-    if not isinstance(raw.get("tool_call_id"), str | None):
+    call_id = raw.get("tool_call_id")
+    if call_id is not None and not isinstance(call_id, str):
         raise validation_error(f"{loc}.tool_call_id", "Input should be a valid string")
     later = _later(raw)
     content = raw.get("content")
-    if isinstance(content, list):
+    if isinstance(content, str):
+        pass
+    elif isinstance(content, list):
         if not later and not all(isinstance(part, str | dict) for part in content):
             raise validation_error(f"{loc}.content", "Content parts should be strings or dictionaries")
     elif content is None:
         nameless = role == "function" and "name" not in raw
         if "content" in raw and (role not in _NULL_CONTENT or nameless):
             raise validation_error(f"{loc}.content", "Input should be a valid string")
-    elif not isinstance(content, str | dict) or (isinstance(content, dict) and not later):
+    elif not isinstance(content, dict) or not later:
         raise validation_error(f"{loc}.content", "Input should be a valid string or list")
     if "name" in raw and not isinstance(raw["name"], str) and not (role == "tool" and later):
         raise validation_error(f"{loc}.name", "Input should be a valid string")
