@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from renderd import telemetry
 from renderd.model import Model
 from renderd.render.chat import Prompt, truncation_of
@@ -17,8 +19,9 @@ from renderd.wire.generate import GenerateRequest
 
 def render_completion(
     model: Model, request: CompletionRequest, header_id: str | None
-) -> list[GenerateRequest]:
-    """What an engine needs to answer the request, prompt by prompt. Raises ApiError 400 or 404."""
+) -> Iterator[GenerateRequest]:
+    """What an engine needs to answer the request, prompt by prompt: one at a time, for each has all that
+    they have in common. Raises ApiError 400 or 404."""
     model.check_name(request.model)
     if request.use_beam_search:
         raise bad_request("Beam search is not supported by the render endpoint")
@@ -34,10 +37,8 @@ def render_completion(
     prompts = [_tokenize(model, request, prompt, truncation) for prompt in request.prompts]
     base = "cmpl-" + base_id(header_id, request.request_id)
     single = len(prompts) == 1
-    return [
-        _generate_request(model, request, prompt, base if single else f"{base}-{index}")
-        for index, prompt in enumerate(prompts)
-    ]
+    for index, prompt in enumerate(prompts):
+        yield _generate_request(model, request, prompt, base if single else f"{base}-{index}")
 
 
 def _tokenize(
