@@ -53,7 +53,7 @@ def create_app(
         routes=frozenset(route.path for route in app.routes if isinstance(route, Route)),
         keys=KeyStore(config.api_key, config.api_key_file),
         with_request_ids=config.enable_request_id_headers,
-        headers=[],
+        headers=[(b"x-renderd-fingerprint", services.fingerprint.encode())],
         admission=admission,
         metrics=metrics,
         access_log=AccessLog(config),

@@ -301,3 +301,9 @@ def test_tokenizer_info_is_there_by_flag_only(client_of: ClientOf, fakes: Fakes)
     answer = client_of(enable_tokenizer_info_endpoint=True).get("/tokenizer_info")
     assert answer.json() == {"tokenizer_class": "X", "model_max_length": 10**30}
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/nope", "/tokenize"])
+def test_every_answer_names_the_fingerprint(client: TestClient, path: str) -> None:
+    assert client.get(path).headers["x-renderd-fingerprint"] == "00ff"
+    assert client.post(path, json={}).headers["x-renderd-fingerprint"] == "00ff"

@@ -141,7 +141,9 @@ def test_replicas_compared() -> None:
     """Two real servers of a kind and one of another."""
     with running() as one, running("--served-model-name", "x") as two:
         urls = [one.url, two.url]
-        assert one.get("/version").json()["fingerprint"] == two.get("/version").json()["fingerprint"]
+        said = one.get("/version")
+        assert said.headers["x-renderd-fingerprint"] == said.json()["fingerprint"]
+        assert said.json()["fingerprint"] == two.get("/version").json()["fingerprint"]
         assert _compare(urls) == 0
         with running("--reasoning-parser", "qwen3") as three:
             assert _compare([*urls, three.url]) == 1
