@@ -43,14 +43,25 @@ class BatchDerenderer:
 
     def chat(self, body: DerenderChatRequest) -> ChatCompletion:
         """The chat.completion of a finished answer."""
-        setup, response = self._setup, body.generate_response
         model, context, seed = self.open(body, CHAT)
+        return self.chat_answer(body.generate_response, model, context, seed, body.prompt_tokens or 0)
+
+    def chat_answer(
+        self,
+        response: GenerateResponse,
+        model: str,
+        context: Context,
+        seed: Sequence[int],
+        prompt_tokens: int,
+    ) -> ChatCompletion:
+        """The same for a compiled request. `seed`: the ids before the output."""
+        setup = self._setup
         choices, reasoning_tokens = [], 0
         for choice in response.choices:
             decoded = self.decode(choice, context, seed)
             reasoning_tokens += decoded.reasoning_tokens
             choices.append(self._chat_choice(choice, decoded, context, response.request_id))
-        usage = _usage(body.prompt_tokens or 0, [response])
+        usage = _usage(prompt_tokens, [response])
         if setup.family is not None and setup.family.has_reasoning:
             usage.completion_tokens_details = {"reasoning_tokens": reasoning_tokens}
         return ChatCompletion(
@@ -95,6 +106,22 @@ class BatchDerenderer:
         prompts = body.prompt_token_ids or [None] * len(responses)
         echoes = setup.echoes(request)
         checks.check_repeats(setup, responses, echoes, context.return_token_ids)
+        return self.completion_answer(
+            responses, model, context, prompts, echoes, sum(body.prompt_tokens or ())
+        )
+
+    def completion_answer(
+        self,
+        responses: Sequence[GenerateResponse],
+        model: str,
+        context: Context,
+        prompts: Sequence[Sequence[int] | None],
+        echoes: Sequence[str],
+        prompt_tokens: int,
+    ) -> Completion:
+        """The same for a compiled request. `prompts`: the ids before each output; `echoes`: texts to begin
+        the answers with, of some of the prompts."""
+        setup = self._setup
         choices: list[CompletionChoice] = []
         for number, (response, prompt) in enumerate(zip(responses, prompts, strict=True)):
             echo = echoes[number] if number < len(echoes) else ""
@@ -111,7 +138,7 @@ class BatchDerenderer:
             created=setup.now(),
             model=model,
             choices=choices,
-            usage=_usage(sum(body.prompt_tokens or ()), responses),
+            usage=_usage(prompt_tokens, responses),
             kv_transfer_params=first if all(r.kv_transfer_params == first for r in responses) else None,
             metrics=responses[0].metrics if len(responses) == 1 else None,
         )

@@ -48,7 +48,7 @@ class Derenderer:
         clock: Callable[[], float] = time.time,
         read_messages: Reader | None = None,
     ) -> None:
-        setup = Setup(model, family, options, clock)
+        setup = self.setup = Setup(model, family, options, clock)
         self._batch = BatchDerenderer(setup)
         self._stream = StreamDerenderer(setup)
         self._responses = ResponsesDerenderer(setup, self._batch, self._stream)

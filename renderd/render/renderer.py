@@ -81,26 +81,26 @@ class Renderer:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
         writer = _writer(model)
         self.about = writer.about
-        self._server = Server(model, family, options, marker_ids, writer)
-        self.messages_reader = MessagesReader(self._server)
+        self.server = Server(model, family, options, marker_ids, writer)
+        self.messages_reader = MessagesReader(self.server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
         request = _read(decode_chat_request, body)
-        return _encode(render_chat(self._server, request, request_id))
+        return _encode(render_chat(self.server, request, request_id))
 
     def completion(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
         request = _read(decode_completion_request, body)
-        left = self._server.options.max_answer_bytes
+        left = self.server.options.max_answer_bytes
         parts: list[bytes] = []
-        for generate_request in render_completion(self._server.model, request, request_id):
+        for generate_request in render_completion(self.server.model, request, request_id):
             parts.append(_encode(generate_request))
             left -= len(parts[-1])
             if left < 0 and len(parts) > 1:
                 raise bad_request(
                     f"The answer to {len(request.prompts)} prompts would have more than "
-                    f"{self._server.options.max_answer_bytes} bytes (--max-answer-bytes): send fewer at a "
+                    f"{self.server.options.max_answer_bytes} bytes (--max-answer-bytes): send fewer at a "
                     "time."
                 )
         return b"[%b]" % b",".join(parts)
@@ -108,21 +108,21 @@ class Renderer:
     def messages(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
         request = _read(self.messages_reader.read, body)
-        return _encode(render_chat(self._server, request, request_id))
+        return _encode(render_chat(self.server, request, request_id))
 
     def responses(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/responses/render`: a GenerateRequest. Its id is the request's own: no header counts."""
         request = _read(decode_responses_request, body)
-        return _encode(render_responses(self._server, request))
+        return _encode(render_responses(self.server, request))
 
     def tokenize(self, body: bytes) -> bytes:
         """`/tokenize`."""
-        return _encode(tokenize(self._server, parse_object(body)))
+        return _encode(tokenize(self.server, parse_object(body)))
 
     def detokenize(self, body: bytes) -> bytes:
         """`/detokenize`."""
-        return _encode(detokenize(self._server, parse_object(body)))
+        return _encode(detokenize(self.server, parse_object(body)))
 
     def tokenizer_info(self) -> dict[str, Any]:
         """The answer of `/tokenizer_info`."""
-        return tokenizer_info(self._server.model)
+        return tokenizer_info(self.server.model)

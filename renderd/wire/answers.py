@@ -94,13 +94,13 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
     model: str
     choices: list[ChatChoice]
     service_tier: None = None
-    system_fingerprint: None = None
+    system_fingerprint: str | None = None
     usage: GenerateUsage
     prompt_logprobs: list[Any] | None
     prompt_token_ids: list[int] | None
-    prompt_text: None = None
+    prompt_text: str | None = None
     kv_transfer_params: dict[str, Any] | None
-    ec_transfer_params: None = None
+    ec_transfer_params: dict[str, Any] | None = None
     metrics: dict[str, Any] | None
 
 
@@ -128,10 +128,10 @@ class Completion(msgspec.Struct, kw_only=True):
     model: str
     choices: list[CompletionChoice]
     service_tier: None = None
-    system_fingerprint: None = None
+    system_fingerprint: str | None = None
     usage: GenerateUsage
     kv_transfer_params: dict[str, Any] | None
-    ec_transfer_params: None = None
+    ec_transfer_params: dict[str, Any] | None = None
     metrics: dict[str, Any] | None
 
 
