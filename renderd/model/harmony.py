@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -31,14 +31,14 @@ class Harmony:
         self._path = path
         self._special = re.compile("|".join(map(re.escape, tokenizer.added_tokens)))
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> Sequence[int]:
         """The ids of a text. Raises ValueError for what cannot be encoded: a lone surrogate, or millions of
         blanks in a row."""
         text.encode()
         try:
             if self._special.search(text):
                 return self._plain.encode_batch_fast([text], add_special_tokens=False)[0].ids
-            return list(self._tokenizer.encode(text, add_special_tokens=False))
+            return self._tokenizer.encode(text, add_special_tokens=False)
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # of the tokenizer's pattern, and no Exception
                 raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from threading import Lock
@@ -39,7 +39,7 @@ class _Segment:
 
     __slots__ = ("__weakref__", "count", "json", "lacks", "next", "size", "text")
 
-    def __init__(self, text: str, ids: list[int]) -> None:
+    def __init__(self, text: str, ids: Sequence[int]) -> None:
         self.text = text
         self.count = len(ids)
         self.json = b"," + msgspec.json.encode(ids)[1:-1] if ids else b""
@@ -101,11 +101,17 @@ class TokenIds(Sequence[int]):
             if not found:
                 segment.lacks = wanted
 
+    @classmethod
+    def joined(cls, parts: Iterable[Sequence[int]]) -> TokenIds:
+        """The ids of all parts. Those whose JSON text is known are not looked at."""
+        segments: list[_Segment] = []
+        for part in parts:
+            segments += part._segments if isinstance(part, TokenIds) else [_Segment("", part)]
+        return cls(segments)
+
     def framed(self, before: list[int], behind: list[int]) -> TokenIds:
         """The same ids between others."""
-        if not before and not behind:
-            return self
-        return TokenIds([_Segment("", before), *self._segments, _Segment("", behind)])
+        return TokenIds.joined([before, self, behind]) if before or behind else self
 
     def json(self) -> bytes:
         """The JSON array."""

@@ -226,7 +226,7 @@ def check_rights(
             )
 
 
-def write(server: Server, chat: Chat) -> str | list[int]:
+def write(server: Server, chat: Chat) -> str | Sequence[int]:
     """See Writer.write. Raises ApiError 400, too, for more text than may be tokenized."""
     if not server.writer.templated:  # it tokenizes as it writes
         check_chars(server.model, _characters(chat.messages) + _characters(chat.tools))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from renderd.model.harmony import Harmony
+from renderd.model.segments import TokenIds
 from renderd.model.templates import ChatTemplates
 from renderd.render.harmony_items import Placed, harmony_messages
 from renderd.render.typescript import namespace
@@ -19,6 +21,8 @@ from renderd.wire.responses import ResponsesRequest
 
 Message = dict[str, Any]
 Tools = Sequence[Mapping[str, Any]]
+Parts = list[Sequence[int]]
+"""Token ids, one behind the other."""
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 _KNOWLEDGE = "Knowledge cutoff: 2024-06"
@@ -56,18 +60,19 @@ class HarmonyWriter:
         _check_effort(effort)
         return harmony_messages(request)
 
-    def write(self, chat: Chat) -> list[int]:
+    def write(self, chat: Chat) -> Sequence[int]:
         """The prompt's token ids, up to where the assistant's header begins. Raises ApiError 400."""
         effort = _effort(chat.effort)
         messages = [
             _readable(message, chat.refuses_parts, first=n == 0) for n, message in enumerate(chat.messages)
         ]
         try:
-            return [i for part in self._parts(messages, chat.tools or [], effort) for i in part]
+            parts = self._parts(messages, chat.tools or [], effort)
+            return TokenIds.joined(chain.from_iterable(parts))
         except (ValueError, RecursionError) as error:
             raise bad_request(f"The conversation cannot be written in Harmony: {error}") from None
 
-    def _parts(self, messages: list[Message], tools: Tools, effort: str) -> Iterator[list[int]]:
+    def _parts(self, messages: list[Message], tools: Tools, effort: str) -> Iterator[Parts]:
         first = None
         if messages and messages[0]["role"] in _INSTRUCTING:
             first = _instructions(messages.pop(0))
@@ -90,21 +95,21 @@ class HarmonyWriter:
                 yield self._framed(self._header("user"), texts)
             elif (later := _instructions(message)) is not None:
                 yield self._later(role, later, tools)
-        yield self._header("assistant")
+        yield [self._header("assistant")]
 
-    def _system(self, instructions: str | None, effort: str, tools: Tools) -> list[int]:
+    def _system(self, instructions: str | None, effort: str, tools: Tools) -> Parts:
         lines = [_IDENTITY, *([instructions] if instructions is not None else []), _KNOWLEDGE]
         lines.append(f"Current date: {self._date or datetime.now().strftime('%Y-%m-%d')}\n")
         lines += [f"Reasoning: {effort}\n", _CHANNELS, *([_CALLS] if tools else [])]
         return self._framed(self._header("system"), ["\n".join(lines)])
 
-    def _developer(self, instructions: str | None, tools: Tools) -> list[int]:
+    def _developer(self, instructions: str | None, tools: Tools) -> Parts:
         sections = [f"# Instructions\n\n{instructions}"] if instructions is not None else []
         if tools:
             sections.append(f"# Tools\n\n## functions\n\n{namespace('functions', tools)}")
         return self._framed(self._header("developer"), ["\n\n".join(sections)])
 
-    def _later(self, role: str, instructions: str, tools: Tools) -> list[int]:
+    def _later(self, role: str, instructions: str, tools: Tools) -> Parts:
         """Instructions behind the first message."""
         if not self._system_instructs:
             return self._developer(instructions, ())
@@ -112,7 +117,7 @@ class HarmonyWriter:
             return self._system(instructions, "medium", tools)
         return self._developer(None, ())  # what it said is lost, in vLLM too
 
-    def _assistant(self, message: Message, with_reasoning: bool) -> Iterator[list[int]]:
+    def _assistant(self, message: Message, with_reasoning: bool) -> Iterator[Parts]:
         calls, texts, reasoning = _calls(message), _texts(message), message.get("reasoning")
         said: list[tuple[str, list[str]]] = []
         if isinstance(message, Placed):
@@ -140,10 +145,9 @@ class HarmonyWriter:
             header += [ids["<|channel|>"], *encode(channel), *encode(kind)]
         return header
 
-    def _framed(self, header: list[int], texts: list[str], end: str = "<|end|>") -> list[int]:
+    def _framed(self, header: list[int], texts: list[str], end: str = "<|end|>") -> Parts:
         ids = self._harmony.ids
-        said = [i for text in texts for i in self._harmony.encode(text)]
-        return [*header, ids["<|message|>"], *said, ids[end]]
+        return [[*header, ids["<|message|>"]], *map(self._harmony.encode, texts), [ids[end]]]
 
 
 def _effort(effort: str | None) -> str:

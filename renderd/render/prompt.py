@@ -206,7 +206,7 @@ def check_chars(model: Model, count: int) -> None:
         )
 
 
-def tokenize_ids(model: Model, ids: list[int], truncation: Truncation) -> list[int]:
+def tokenize_ids(model: Model, ids: Sequence[int], truncation: Truncation) -> Sequence[int]:
     """A prompt given as token ids, cut and checked."""
     if truncation.limit is not None:
         ids = cut(ids, truncation)

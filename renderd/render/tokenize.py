@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from renderd import telemetry
@@ -98,7 +99,7 @@ def _read(raw: dict[str, Any]) -> TokenizeChatRequest | TokenizeCompletionReques
             raise error from None
 
 
-def _written(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str | list[int]:
+def _written(server: Server, request: TokenizeChatRequest | TokenizeCompletionRequest) -> str | Sequence[int]:
     """The text, or the ids of a conversation that is none."""
     if isinstance(request, TokenizeCompletionRequest):
         return request.prompt

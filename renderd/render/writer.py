@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,7 +53,7 @@ class Writer(Protocol):
         asks for, mapped. Raises ApiError 400 for what no prompt is made of."""
         ...
 
-    def write(self, chat: Chat) -> str | list[int]:
+    def write(self, chat: Chat) -> str | Sequence[int]:
         """The prompt as text, or as token ids where text does not say which of its tokens are special.
 
         Raises ApiError 400 for a chat that cannot be written.
