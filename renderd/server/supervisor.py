@@ -172,6 +172,8 @@ class Supervisor:
             self._prover = None
             if status == 0:
                 self._on_proof()
+            elif status < 0:
+                logger.error("encoding with tokenizers: the proof for fastokens ended %s", how)
         elif role := next((role for role in self._roles if role.child is child), None):
             self._on_role_end(role, child, how)
 
