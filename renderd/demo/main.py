@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-import httpx2
+import aiohttp
 import msgspec
 
 from renderd.conformance.assemble import Assembly, outline
 from renderd.demo import model_dir
-from renderd.engine.client import EngineClient, EngineError
+from renderd.engine.client import EngineClient, EngineFailure
 
 RENDER = "/v1/chat/completions/render"
 DERENDER = "/v1/chat/completions/derender"
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # shown as it happens, in a pipe too
     try:
         asyncio.run(demo())
-    except (DemoError, EngineError, httpx2.HTTPError) as error:
+    except (DemoError, EngineFailure, aiohttp.ClientError) as error:
         print(f"renderd demo: {error}", file=sys.stderr)
         return 1
     except asyncio.CancelledError:
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def demo() -> None:
-    """Start both servers, talk to them, end them. Raises DemoError, EngineError, httpx2.HTTPError."""
+    """Start both servers, talk to them, end them. Raises DemoError, EngineFailure, aiohttp.ClientError."""
     task = asyncio.current_task()
     assert task is not None
     # Cancelling, unlike an exception out of a signal handler, never strikes between a start and its end.
@@ -119,12 +119,15 @@ async def server(*arguments: str) -> AsyncIterator[str]:
 
 async def _healthy(process: Process, url: str) -> bool:
     deadline = time.monotonic() + STARTUP_SECONDS
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with aiohttp.ClientSession() as http:
         while process.returncode is None and time.monotonic() < deadline:
             try:
-                return (await http.get(f"{url}/health")).status_code == 200
-            except httpx2.TransportError:
-                await asyncio.sleep(0.1)
+                async with http.get(f"{url}/health") as answer:
+                    if answer.status == 200:
+                        return True
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.1)
     return False
 
 
@@ -140,7 +143,7 @@ async def _end(process: Process) -> None:
 
 async def converse(serve: str, engine: str) -> None:
     """The three calls, then the same as a stream. Raises DemoError when the two answers differ."""
-    async with httpx2.AsyncClient(base_url=serve, trust_env=False) as http, EngineClient(engine) as client:
+    async with aiohttp.ClientSession(serve) as http, EngineClient(engine) as client:
         batch = await _batch(http, client)
         streamed = await _stream(http, client)
     if streamed.faults:
@@ -150,7 +153,7 @@ async def converse(serve: str, engine: str) -> None:
     print("\nThe streamed answer equals the batch answer.")
 
 
-async def _batch(http: httpx2.AsyncClient, engine: EngineClient) -> dict[str, Any]:
+async def _batch(http: aiohttp.ClientSession, engine: EngineClient) -> dict[str, Any]:
     print("\nBATCH")
     rendered = await _render(http, CHAT)
     generated = await engine.generate(rendered)
@@ -175,7 +178,7 @@ async def _batch(http: httpx2.AsyncClient, engine: EngineClient) -> dict[str, An
     return answer
 
 
-async def _stream(http: httpx2.AsyncClient, engine: EngineClient) -> Assembly:
+async def _stream(http: aiohttp.ClientSession, engine: EngineClient) -> Assembly:
     print("\nSTREAMING, three tokens an event; the state that the client carries from call to call in bytes")
     chat = CHAT | {"stream": True, "stream_options": {"include_usage": True}, "stream_interval": 3}
     rendered = await _render(http, chat)
@@ -184,7 +187,7 @@ async def _stream(http: httpx2.AsyncClient, engine: EngineClient) -> Assembly:
     once: dict[str, Any] = {"chat_request": chat, "prompt_token_ids": prompt_ids}
     state = msgspec.Raw(b"null")
     assembly = Assembly()
-    async for event in engine.stream(rendered):
+    async for event in await engine.stream(rendered):
         body = {
             "stream": True,
             "model": "demo",
@@ -217,7 +220,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-async def _render(http: httpx2.AsyncClient, chat: dict[str, Any]) -> bytes:
+async def _render(http: aiohttp.ClientSession, chat: dict[str, Any]) -> bytes:
     rendered = await _post(http, RENDER, chat)
     request = msgspec.json.decode(rendered)
     shown = {key: request["sampling_params"].get(key) for key in ("temperature", "top_p", "max_tokens")}
@@ -225,13 +228,12 @@ async def _render(http: httpx2.AsyncClient, chat: dict[str, Any]) -> bytes:
     return rendered
 
 
-async def _post(http: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> bytes:
-    answer = await http.post(
-        path, content=msgspec.json.encode(body), headers={"Content-Type": "application/json"}
-    )
-    if answer.status_code != 200:
-        raise DemoError(f"{path} answered {answer.status_code}: {answer.text}")
-    return answer.content
+async def _post(http: aiohttp.ClientSession, path: str, body: dict[str, Any]) -> bytes:
+    headers = {"Content-Type": "application/json"}
+    async with http.post(path, data=msgspec.json.encode(body), headers=headers) as answer:
+        if answer.status != 200:
+            raise DemoError(f"{path} answered {answer.status}: {await answer.text()}")
+        return await answer.read()
 
 
 def _tokens(token_ids: list[int]) -> str:

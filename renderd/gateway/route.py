@@ -1,36 +1,37 @@
-"""One request's way through engines: from a GenerateRequest to the events or the answer of an engine."""
+"""One request's way through engines: from a GenerateRequest to the events or the answer of an engine.
+
+Prefill, where there are engines for it (contract K.2), then decode. Before the first token another engine may
+get the request; afterwards what is lost is lost.
+"""
 
 from __future__ import annotations
 
-import time
-from typing import Protocol, Self
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from renderd.engine.client import EngineClient, EngineError
-from renderd.wire.errors import ApiError
-from renderd.wire.generate import GenerateChunk, GenerateRequest, GenerateResponse
+from renderd.engine.client import EngineFailure, EventStream, Timeouts, lost
+from renderd.gateway.engines import Engine, Engines
+from renderd.render.renderer import encode
+from renderd.wire.generate import GenerateChunk, GenerateRequest, GenerateResponse, random_id
 
+__all__ = ["EngineFailure", "EngineRoute", "Generation", "Route", "RouteOptions", "StageTimes", "Whole"]
 
-class EngineFailure(ApiError):
-    """An engine refused or was lost. `status`, `type`, `message`, `param` and `retry_after` are what the
-    client is to be told; a refusal of the engine (4xx) is passed on as the engine said it.
+T = TypeVar("T")
 
-    `begun`: whether an event of the answer had come, so that the client has part of an answer.
-    """
+RETRY_AFTER = 1
+"""Seconds after which an engine may be healthy again."""
 
-    def __init__(
-        self,
-        status: int,
-        type: str,
-        message: str,
-        param: str | None = None,
-        retry_after: int | None = None,
-        *,
-        begun: bool = False,
-    ) -> None:
-        super().__init__(status, type, message, param, retry_after)
-        self.begun = begun
+Outcome = Literal["answered", "refused", "failed", "lost", "aborted"]
+"""How a request to an engine ended: answered to the end; refused with 4xx; failed before its first token;
+lost after it; aborted because nobody wanted more of it."""
+
+KvEvent = Literal["handed_over", "prefill_failed", "no_parameters", "load_failed", "recomputed"]
+"""What happened between prefill and decode: the parameters came; prefill failed; it answered without any;
+decode could not load what they name; decode computed the prompt itself because of that."""
 
 
 class StageTimes(msgspec.Struct):
@@ -47,12 +48,20 @@ class StageTimes(msgspec.Struct):
     decode: float | None = None
 
 
+class Observer(Protocol):
+    """Who counts. `engine`: the label of one."""
+
+    def on_end(self, engine: str, outcome: Outcome) -> None: ...
+    def on_stage(self, engine: str, stage: str, seconds: float) -> None: ...
+    def on_kv(self, event: KvEvent) -> None: ...
+
+
 class Generation(Protocol):
     """The events of one request that streams, in order, without [DONE]. The first has come already.
 
     Iterating raises EngineFailure with `begun` when the engine reports an error or is lost. `aclose` has to
     be called in any case: before the end, it aborts the request on the engine and closes the connection. Use
-    `contextlib.aclosing`. Nothing is read from the engine while nobody iterates, but for a buffer of some KB.
+    `contextlib.aclosing`. Nothing is read from the engine while nobody iterates, but for some 100 KB.
     The `request_id` of events is the engine's own; it is not the one of the request.
     """
 
@@ -85,10 +94,10 @@ class Whole(msgspec.Struct):
 class Route(Protocol):
     """Where requests go. `session`: requests of one session go to the same engine, None for anywhere.
 
-    Both raise EngineFailure, `begun` False, with ApiError's 503 and `retry_after` when no engine is healthy.
-    When the awaiting task is cancelled the request is aborted on the engine. `stream` of the request is
-    overwritten; stop strings and whatever else engines do not do have to be taken out before. Its
-    `request_id` should be unique; engines get it with a random ending.
+    Both raise EngineFailure, `begun` False; it is 503 with `retry_after` when no engine is healthy. When the
+    awaiting task is cancelled the request is aborted on the engine. `stream` of the request is overwritten;
+    stop strings and whatever else engines do not do have to be taken out before. Engines get its `request_id`
+    with a random ending, so that nobody aborts another's request.
     """
 
     async def stream(self, request: GenerateRequest, session: str | None = None) -> Generation:
@@ -98,74 +107,242 @@ class Route(Protocol):
         """The whole answer."""
 
 
-class SingleRoute:
-    """A Route to one engine without anything."""
+@dataclass(frozen=True)
+class RouteOptions:
+    """What flags say. `retries`: engines that may get a request after the first."""
 
-    def __init__(self, client: EngineClient, url: str) -> None:
-        self._client = client
-        self._url = url
+    engine_urls: list[str]
+    prefill_urls: list[str]
+    retries: int
+    timeouts: Timeouts
+    kv_failure: Literal["fail", "recompute"] = "fail"
+
+
+class EngineRoute:
+    """A Route over the engines of the options. Make it before the process is forked, `start` it on the event
+    loop that uses it, and `close` it there."""
+
+    def __init__(self, options: RouteOptions, observer: Observer) -> None:
+        self.engines = Engines(options.engine_urls, options.timeouts)
+        self.prefill = Engines(options.prefill_urls, options.timeouts)
+        self._options = options
+        self._observer = observer
+
+    def start(self) -> None:
+        """Begin to watch the engines' health."""
+        self.engines.start()
+        self.prefill.start()
+
+    async def close(self) -> None:
+        """Let go of the engines."""
+        await self.engines.close()
+        await self.prefill.close()
 
     async def stream(self, request: GenerateRequest, session: str | None = None) -> Generation:
-        generation = _Single(self._client, self._url, request)
-        try:
-            await generation.begin()
-        except BaseException:
-            await generation.aclose()
-            raise
-        return generation
+        return await self._run(msgspec.structs.replace(request, stream=True), session, self._begin)
 
     async def whole(self, request: GenerateRequest, session: str | None = None) -> Whole:
-        body = msgspec.json.encode(msgspec.structs.replace(request, stream=False, stream_options=None))
-        start = time.monotonic()
+        request = msgspec.structs.replace(request, stream=False, stream_options=None)
+        return await self._run(request, session, self._answer)
+
+    async def _run(
+        self,
+        request: GenerateRequest,
+        session: str | None,
+        send: Callable[[Engine, GenerateRequest, StageTimes], Awaitable[T]],
+    ) -> T:
+        """Prefill, then decode, on the engines that it takes."""
+        began = monotonic()
+        times = StageTimes()
+        request.request_id += f"-{random_id()[:8]}"
+        offered = await self._hand_over(request, times)
+        if offered is not None:
+            request.kv_transfer_params = offered
+        tried: list[Engine] = []
+        engine = self._choose(session)
+        while True:
+            times.queue = monotonic() - began - (times.prefill or 0.0)
+            try:
+                return await send(engine, request, times)
+            except EngineFailure as failure:
+                if failure.status < 500:
+                    raise
+                if offered is not None and failure.status == 500:  # an engine says no more than that
+                    self._observer.on_kv("load_failed")
+                    if self._options.kv_failure == "fail":
+                        raise
+                    self._observer.on_kv("recomputed")
+                    request.kv_transfer_params = offered = None
+                    continue
+                engine.failed(failure)
+                tried.append(engine)
+                another = self.engines.choose(session, tried)
+                if another is None or len(tried) > self._options.retries:
+                    raise
+                engine = another
+
+    def _choose(self, session: str | None) -> Engine:
+        engine = self.engines.choose(session)
+        if engine is None:
+            text = "No engine is healthy."
+            raise EngineFailure(503, "ServiceUnavailableError", text, retry_after=RETRY_AFTER)
+        return engine
+
+    async def _hand_over(self, request: GenerateRequest, times: StageTimes) -> dict[str, Any] | None:
+        """What decode has to know to load the KV of the prompt; None where it computes the prompt itself."""
+        if request.kv_transfer_params is not None:  # the client does it by itself
+            return None
+        if request.sampling_params.get("prompt_logprobs") is not None:  # they come from computing the prompt
+            return None
+        engine = self.prefill.choose()
+        if engine is None:
+            if self.prefill.all:
+                self._observer.on_kv("prefill_failed")
+            return None
+        began = monotonic()
         try:
-            answer = msgspec.json.decode(await self._client.generate(body), type=GenerateResponse)
-        except EngineError as error:
-            raise _failure(error, False) from error
-        return Whole(answer, self._url, StageTimes(queue=0.0, decode=time.monotonic() - start))
+            answer = await self._whole(engine, _for_prefill(request), self._options.timeouts.first_token)
+        except EngineFailure as failure:
+            if failure.status >= 500:
+                engine.failed(failure)
+            self._observer.on_kv("prefill_failed")
+            return None
+        finally:
+            times.prefill = monotonic() - began
+        self._observer.on_stage(engine.label, "prefill", times.prefill)
+        self._observer.on_kv("no_parameters" if answer.kv_transfer_params is None else "handed_over")
+        return answer.kv_transfer_params
 
+    async def _answer(self, engine: Engine, request: GenerateRequest, times: StageTimes) -> Whole:
+        began = monotonic()
+        response = await self._whole(engine, request, None)
+        times.decode = monotonic() - began
+        self._observer.on_stage(engine.label, "queue", times.queue or 0.0)
+        self._observer.on_stage(engine.label, "decode", times.decode)
+        return Whole(response, engine.url, times)
 
-class _Single:
-    def __init__(self, client: EngineClient, url: str, request: GenerateRequest) -> None:
-        self.engine = url
-        self.times = StageTimes(queue=0.0)
-        self.pending = False
-        self._client = client
-        self._body = msgspec.json.encode(msgspec.structs.replace(request, stream=True))
-        self._events = client.stream(self._body)
-        self._first: GenerateChunk | None = None
-        self._id = f"generate-tokens-{request.request_id}"
-        self._ended = False
-
-    async def begin(self) -> None:
-        start = time.monotonic()
-        self._first = await self._next(False)
-        self.times.first_token = time.monotonic() - start
-        self.pending = True
-
-    async def _next(self, begun: bool) -> GenerateChunk:
+    async def _whole(self, engine: Engine, request: GenerateRequest, limit: float | None) -> GenerateResponse:
+        body = encode(request)
+        visit = _Visit(engine, self._observer)
         try:
-            event = await anext(self._events)
-        except StopAsyncIteration:
-            self._ended = True
+            response = _decoded(_RESPONSES, await engine.client.generate(body, request.request_id, limit))
+        except EngineFailure as failure:
+            visit.failed(failure)
             raise
-        except EngineError as error:
-            self._ended = True
-            raise _failure(error, begun) from error
-        return msgspec.json.decode(event, type=GenerateChunk)
+        except BaseException:
+            visit.end("aborted")
+            raise
+        visit.answered()
+        visit.end("answered")
+        return response
+
+    async def _begin(self, engine: Engine, request: GenerateRequest, times: StageTimes) -> Generation:
+        body = encode(request)
+        visit = _Visit(engine, self._observer)
+        began = monotonic()
+        try:
+            stream = await engine.client.stream(body, request.request_id)
+        except EngineFailure as failure:
+            visit.failed(failure)
+            raise
+        except BaseException:
+            visit.end("aborted")
+            raise
+        visit.answered()
+        times.first_token = monotonic() - began
+        self._observer.on_stage(engine.label, "queue", times.queue or 0.0)
+        self._observer.on_stage(engine.label, "first_token", times.first_token)
+        return _Streaming(stream, visit, times)
+
+
+_RESPONSES = msgspec.json.Decoder(GenerateResponse)
+_CHUNKS = msgspec.json.Decoder(GenerateChunk)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise lost(error) from error
+
+
+_OF_DECODE = ("logprobs", "logprob_token_ids", "min_tokens", "stop_token_ids", "bad_words")
+
+
+def _for_prefill(request: GenerateRequest) -> GenerateRequest:
+    """What has the prompt computed and kept for another engine. The sampled token is of no use to anybody."""
+    params = {key: value for key, value in request.sampling_params.items() if key not in _OF_DECODE}
+    return msgspec.structs.replace(
+        request,
+        sampling_params=params | {"max_tokens": 1, "n": 1},
+        stream=False,
+        stream_options=None,
+        return_token_ids=None,
+        kv_transfer_params={"do_remote_decode": True},
+    )
+
+
+class _Visit:
+    """One request at one engine: in flight until it ends, which it does once."""
+
+    def __init__(self, engine: Engine, observer: Observer) -> None:
+        self.engine = engine
+        self.observer = observer
+        self.ended = False
+        engine.in_flight += 1
+
+    def answered(self) -> None:
+        self.engine.succeeded()
+
+    def failed(self, failure: EngineFailure) -> None:
+        if failure.begun:
+            self.engine.failed(failure)
+            self.end("lost")
+        else:
+            self.end("refused" if failure.status < 500 else "failed")
+
+    def end(self, outcome: Outcome) -> None:
+        if not self.ended:
+            self.ended = True
+            self.engine.in_flight -= 1
+            self.observer.on_end(self.engine.label, outcome)
+
+
+class _Streaming:
+    """The Generation of one visit."""
+
+    def __init__(self, stream: EventStream, visit: _Visit, times: StageTimes) -> None:
+        self.engine = visit.engine.url
+        self.times = times
+        self._stream = stream
+        self._visit = visit
+        self._began = monotonic()
+
+    @property
+    def pending(self) -> bool:
+        return self._stream.pending
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> GenerateChunk:
-        first, self._first, self.pending = self._first, None, False
-        return first if first is not None else await self._next(True)
+        try:
+            return _decoded(_CHUNKS, await self._stream.__anext__())
+        except StopAsyncIteration:
+            self._end("answered")
+            raise
+        except EngineFailure as failure:
+            failure.begun = True
+            self._stream.close()
+            self._visit.failed(failure)
+            raise
 
     async def aclose(self) -> None:
-        if not self._ended:
-            self._ended = True
-            await self._client.abort([self._id])
-        await self._events.aclose()  # type: ignore[attr-defined]
+        self._stream.close()
+        self._end("aborted")
 
-
-def _failure(error: EngineError, begun: bool) -> EngineFailure:
-    return EngineFailure(error.status or 502, "BadGatewayError", str(error), begun=begun)
+    def _end(self, outcome: Outcome) -> None:
+        if not self._visit.ended:
+            self.times.decode = monotonic() - self._began
+            self._visit.observer.on_stage(self._visit.engine.label, "decode", self.times.decode)
+            self._visit.end(outcome)

@@ -48,7 +48,7 @@ def _read(decode: Callable[[dict[str, Any]], T], body: bytes) -> T:
         telemetry.spent("decode", began)
 
 
-def _encode(answer: object) -> bytes:
+def encode(answer: object) -> bytes:
     """Raises ApiError 400 for what came with the request and no JSON text can hold."""
     began = telemetry.clock()
     try:
@@ -87,7 +87,7 @@ class Renderer:
     def chat(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
         request = _read(decode_chat_request, body)
-        return _encode(render_chat(self.server, request, request_id))
+        return encode(render_chat(self.server, request, request_id))
 
     def completion(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/completions/render`: an array of GenerateRequests. `request_id`: the X-Request-Id header."""
@@ -95,7 +95,7 @@ class Renderer:
         left = self.server.options.max_answer_bytes
         parts: list[bytes] = []
         for generate_request in render_completion(self.server.model, request, request_id):
-            parts.append(_encode(generate_request))
+            parts.append(encode(generate_request))
             left -= len(parts[-1])
             if left < 0 and len(parts) > 1:
                 raise bad_request(
@@ -108,20 +108,20 @@ class Renderer:
     def messages(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/messages/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
         request = _read(self.messages_reader.read, body)
-        return _encode(render_chat(self.server, request, request_id))
+        return encode(render_chat(self.server, request, request_id))
 
     def responses(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/responses/render`: a GenerateRequest. Its id is the request's own: no header counts."""
         request = _read(decode_responses_request, body)
-        return _encode(render_responses(self.server, request))
+        return encode(render_responses(self.server, request))
 
     def tokenize(self, body: bytes) -> bytes:
         """`/tokenize`."""
-        return _encode(tokenize(self.server, parse_object(body)))
+        return encode(tokenize(self.server, parse_object(body)))
 
     def detokenize(self, body: bytes) -> bytes:
         """`/detokenize`."""
-        return _encode(detokenize(self.server, parse_object(body)))
+        return encode(detokenize(self.server, parse_object(body)))
 
     def tokenizer_info(self) -> dict[str, Any]:
         """The answer of `/tokenizer_info`."""

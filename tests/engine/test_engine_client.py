@@ -7,10 +7,9 @@ import json
 from collections.abc import Coroutine
 from typing import Any
 
-import httpx2
 import pytest
 
-from renderd.engine.client import EngineClient, EngineError
+from renderd.engine.client import EngineClient, EngineFailure, Timeouts
 
 
 def request(**top: Any) -> bytes:
@@ -36,7 +35,7 @@ def test_generate(slow_url: str) -> None:
 
 def test_stream(slow_url: str) -> None:
     async def talk(client: EngineClient) -> Any:
-        return [json.loads(event) async for event in client.stream(request(stream=True))]
+        return [json.loads(event) async for event in await client.stream(request(stream=True))]
 
     assert [event["choices"][0]["token_ids"] for event in run(slow_url, talk)] == [[5], [6], [7]]
 
@@ -46,12 +45,11 @@ def test_refusal(slow_url: str, stream: bool) -> None:
     async def talk(client: EngineClient) -> None:
         body = request(stream=stream, sampling={"n": 0})
         if stream:
-            async for _ in client.stream(body):
-                pass
+            await client.stream(body)
         else:
             await client.generate(body)
 
-    with pytest.raises(EngineError, match="n must be at least 1") as caught:
+    with pytest.raises(EngineFailure, match="n must be at least 1") as caught:
         run(slow_url, talk)
     assert caught.value.status == 400
 
@@ -61,7 +59,7 @@ def test_abort_ends_a_stream(slow_url: str, n: int) -> None:
     async def talk(client: EngineClient) -> list[Any]:
         body = request(stream=True, sampling={"n": n, "ignore_eos": True, "max_tokens": 5000})
         found = []
-        async for event in client.stream(body):
+        async for event in await client.stream(body):
             found.append(json.loads(event))
             if len(found) == 4:
                 await client.abort(["generate-tokens-r"])
@@ -97,49 +95,96 @@ def test_no_engine() -> None:
     async def talk(client: EngineClient) -> Any:
         return await client.generate(request())
 
-    with pytest.raises(httpx2.TransportError):
+    with pytest.raises(EngineFailure, match="cannot be reached") as caught:
         run("http://127.0.0.1:9", talk)
+    assert (caught.value.status, caught.value.retry_after, caught.value.begun) == (503, 1, False)
 
 
 class Canned:
-    """A server that answers every connection with the same bytes."""
+    """A server that answers every connection with the same bytes. `open`: and then keeps it."""
 
-    def __init__(self, events: bytes) -> None:
-        self.answer = (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + events
-        )
+    def __init__(self, answer: bytes, open: bool = False) -> None:
+        self.answer = answer
+        self.open = open
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(self.answer)
         await writer.drain()
+        if self.open:
+            await reader.read()
         writer.close()
 
 
-def read(events: bytes) -> list[bytes]:
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+FIRST = b'data: {"choices":[]}\n\n'
+ERROR = b'data: {"error":{"message":"Oh no","type":"InternalServerError","param":null,"code":500}}\n\n'
+
+
+def read(answer: bytes, timeouts: Timeouts | None = None, open: bool = False) -> list[bytes]:
     async def talk() -> list[bytes]:
-        server = await asyncio.start_server(Canned(events).serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(Canned(answer, open).serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
-        async with server, EngineClient(f"http://{host}:{port}") as client:
-            return [event async for event in client.stream(request(stream=True))]
+        async with server, EngineClient(f"http://{host}:{port}", timeouts) as client:
+            return [event async for event in await client.stream(request(stream=True))]
 
     return asyncio.run(talk())
 
 
+def failure(answer: bytes, timeouts: Timeouts | None = None, open: bool = False) -> EngineFailure:
+    with pytest.raises(EngineFailure) as caught:
+        read(answer, timeouts, open)
+    return caught.value
+
+
 def test_line_separators_in_data_are_data() -> None:
     event = '{"text":"a\N{LINE SEPARATOR}b\x85c"}'.encode()
-    assert read(b"data: " + event + b"\n\ndata: [DONE]\n\n") == [event]
+    assert read(HEAD + b"data: " + event + b"\n\ndata: [DONE]\n\n") == [event]
 
 
-def test_a_stream_that_breaks_off() -> None:
-    with pytest.raises(EngineError, match=r"ended without \[DONE\]"):
-        read(b'data: {"choices":[]}\n\n')
+@pytest.mark.parametrize(
+    ("answer", "status", "begun"),
+    [
+        (b"", 502, False),
+        (b"no HTTP\r\n\r\n", 502, False),
+        (HEAD, 502, False),
+        (HEAD + FIRST, 502, True),
+        (HEAD + FIRST[:-1], 502, False),
+        (HEAD + ERROR, 500, False),
+        (HEAD + FIRST + ERROR, 500, True),
+        (HEAD + FIRST + ERROR + b"data: [DONE]\n\n", 500, True),
+        (HEAD + b'data: {"error":"?"}\n\n', 502, False),
+        (b"HTTP/1.1 204 No\r\n\r\n", 502, False),
+        (b"HTTP/1.1 302 No\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n", 502, False),
+        (b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno", 429, False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nda", 502, False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nda", 502, False),
+    ],
+)
+def test_answers_that_are_none(answer: bytes, status: int, begun: bool) -> None:
+    found = failure(answer)
+    assert (found.status, found.begun) == (status, begun)
+    assert found.retry_after == (7 if status == 429 else None)
 
 
-def test_an_error_event() -> None:
-    envelope = (
-        b'{"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500}}'
-    )
-    with pytest.raises(EngineError, match="Internal server error") as caught:
-        read(b"data: " + envelope + b"\n\ndata: [DONE]\n\n")
-    assert caught.value.status is None
+def test_an_engine_that_sends_no_token() -> None:
+    for answer in (b"", HEAD):
+        found = failure(answer, Timeouts(first_token=0.1), open=True)
+        assert (found.status, found.message, found.begun) == (504, "The engine sent no token in time.", False)
+
+
+def test_an_engine_that_falls_silent() -> None:
+    found = failure(HEAD + FIRST, Timeouts(first_token=5, idle=0.1), open=True)
+    assert (found.status, found.message, found.begun) == (504, "The engine fell silent.", True)
+
+
+def test_a_reader_that_takes_its_time_is_no_idle_engine(slow_url: str) -> None:
+    async def talk(client: EngineClient) -> int:
+        client.timeouts = Timeouts(idle=0.1)
+        count = 0
+        async for _ in await client.stream(request(stream=True)):
+            count += 1
+            await asyncio.sleep(0.3)
+        return count
+
+    assert run(slow_url, talk) == 3
