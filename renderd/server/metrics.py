@@ -114,9 +114,7 @@ class Metrics:
         self._in_flight = registry.gauge(
             "renderd_requests_in_flight", "Requests whose answers are not sent."
         ).labels()
-        self._queued = registry.gauge(
-            "renderd_requests_queued", "Requests whose work waits for a thread."
-        ).labels()
+        self._queued = registry.gauge("renderd_requests_queued", "Requests whose work has to wait.").labels()
         self._hits = registry.counter(
             "renderd_cache_hits_total", "Segments of prompts whose ids were remembered."
         ).labels()
@@ -218,7 +216,7 @@ class Metrics:
 def _stages(registry: Registry) -> dict[str, Series]:
     family = registry.histogram(
         "renderd_stage_seconds",
-        "Time that requests spent in each stage of their work; wait is for a thread to begin it.",
+        "Time that requests spent in each stage of their work; wait is until it begins.",
         ["stage"],
         bounds=_STAGE_BUCKETS,
     )
