@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 _MULTIPLIERS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _LEVEL = re.compile(r"-O=?(\d*)")
@@ -187,6 +188,18 @@ def port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port between 0 and 65535")
     return int(text)
+
+
+def http_url(text: str) -> str:
+    """The base URL of a server."""
+    try:
+        url = urlsplit(text)
+        good = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        good = False
+    if not good or url.query or url.fragment:
+        raise argparse.ArgumentTypeError(f"{text!r} is no URL such as http://HOST:PORT")
+    return text.rstrip("/")
 
 
 def json_object(text: str) -> dict[str, Any]:

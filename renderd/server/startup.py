@@ -37,6 +37,8 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         environment_int(name, default)
     if config.enable_auto_tool_choice and config.tool_call_parser is None:
         raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
+    if config.prefill_url and not config.engine_url:
+        raise StartupError("--prefill-url requires --engine-url")
     try:
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:

@@ -10,6 +10,9 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from parsers.events import Anomaly
+from renderd.engine.client import Timeouts
+from renderd.gateway.engines import Engines
+from renderd.server.engine_metrics import EngineMetrics
 from renderd.server.flags import _parser
 from renderd.server.logs import Line
 from renderd.server.metrics import Metrics
@@ -48,6 +51,11 @@ def test_defaults_are_those_of_the_help() -> None:
 
 def test_metrics() -> None:
     metrics = Metrics()
+    engines = EngineMetrics(metrics.registry)
+    engines.on_end("a", "answered")
+    engines.on_stage("a", "prefill", 1.0)
+    engines.on_kv("handed_over")
+    engines.follow(Engines(["http://a"], Timeouts()))
     metrics.on_response("/a", "POST", 200, 1, 1, 1.0)
     record = Record()
     record.anomalies["p", "k"] = [1, 1]
