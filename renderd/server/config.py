@@ -110,6 +110,17 @@ class ServerConfig:
     """Characters of a body in the log; None for all."""
     otlp_traces_endpoint: str | None = None
 
+    # engines
+    engine_url: list[str] = field(default_factory=list)
+    """Engines that answer or, where there are others for prefill, decode. None: no whole route here."""
+    prefill_url: list[str] = field(default_factory=list)
+    engine_retries: int = 2
+    engine_connect_seconds: float = 5.0
+    engine_first_token_seconds: float = 600.0
+    """With a long queue and a long prompt before it."""
+    engine_idle_seconds: float = 120.0
+    kv_failure: Literal["fail", "recompute"] = "fail"
+
     # renderd's own
     stream_state: Literal["compact", "replayable"] = "compact"
     max_undecided_bytes: int = 65536

@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     _model_flags(parser.add_argument_group("model"))
     _template_flags(parser.add_argument_group("chat template"))
     _parsing_flags(parser.add_argument_group("parsing of answers"))
+    _engine_flags(parser.add_argument_group("engines"))
     _http_flags(parser.add_argument_group("HTTP"))
     _tls_flags(parser.add_argument_group("TLS"))
     _log_flags(parser.add_argument_group("logging"))
@@ -293,6 +294,55 @@ def _parsing_flags(group: _Group) -> None:
         metavar="S",
         type=arguments.positive_seconds,
         help="time of a processor that a template of a request may take (2)",
+    )
+
+
+def _engine_flags(group: _Group) -> None:
+    add = group.add_argument
+    add(
+        "--engine-url",
+        metavar="URL",
+        type=arguments.http_url,
+        nargs="+",
+        action="extend",
+        help="tokens-only engines; with one, chats, completions and messages are answered whole",
+    )
+    add(
+        "--prefill-url",
+        metavar="URL",
+        type=arguments.http_url,
+        nargs="+",
+        action="extend",
+        help="engines that compute the prompts, whose KV those of --engine-url load",
+    )
+    add(
+        "--engine-retries",
+        metavar="N",
+        type=arguments.natural_int,
+        help="further engines that get a request which fails before its first token (2)",
+    )
+    add(
+        "--engine-connect-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="how long an engine may take to accept a connection (5)",
+    )
+    add(
+        "--engine-first-token-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="how long a stream's first token may take, and a prefill (600)",
+    )
+    add(
+        "--engine-idle-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="how long a stream may say nothing after that (120)",
+    )
+    add(
+        "--kv-failure",
+        choices=["fail", "recompute"],
+        help="when the KV of a prefill cannot be loaded: an error (fail), or the prompt computed again",
     )
 
 
