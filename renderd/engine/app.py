@@ -10,28 +10,33 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
-from weakref import WeakSet
 
 import msgspec
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import StreamingResponse
 
+from renderd.engine import kv
+from renderd.engine.faults import Droppable, Dropped, Fault, fault_of, overloaded, spoiled, strike
 from renderd.engine.generation import Choice, Generation
 from renderd.engine.request import EngineRequest, SamplingParams, check_params, check_prompt, decode_request
 from renderd.engine.script import prompt_logprobs, scripts, token_logprob
 from renderd.model import Model
 from renderd.wire.api import VLLM_VERSION, LoadResponse, model_list
 from renderd.wire.decode import check_content_type, parse_object
-from renderd.wire.errors import ApiError, schema_error
+from renderd.wire.errors import ApiError, bad_request, schema_error
 from renderd.wire.generate import ChoiceLogprobs, GenerateChoice, GenerateChunkChoice, GenerateUsage
 
 logger = logging.getLogger("renderd.engine")
 
 
 class ScriptedEngine:
-    """The model's limits and the requests that run. `delay` is the time a token takes, in seconds."""
+    """The model's limits and the requests that run.
 
-    def __init__(self, model: Model, delay: float = 0.0) -> None:
+    `delay`: the time a token takes, in seconds. `has_kv`: it hands KV over and takes it. `fault`: of all
+    requests. `is_healthy`: what /health says. `counts`: requests that came and were aborted, and hand-overs
+    that it loaded.
+    """
+
+    def __init__(self, model: Model, delay: float = 0.0, has_kv: bool = False) -> None:
         eos = model.tokenizer.eos_token_id
         if eos is None and not model.eos_token_ids:
             raise ValueError("the model names no EOS token, so a script has no end")
@@ -39,7 +44,16 @@ class ScriptedEngine:
         self.vocabulary = max(model.hf_config.get("vocab_size") or 0, len(model.tokenizer))
         self._end_token = eos if eos is not None else min(model.eos_token_ids)
         self._delay = delay
-        self._running: WeakSet[Generation] = WeakSet()  # a request lives as long as its answer
+        self._has_kv = has_kv
+        self._running: set[Generation] = set()
+        self.fault: Fault | None = None
+        self.is_healthy = True
+        self.counts = {"requests": 0, "aborted": 0, "loaded": 0}
+
+    @property
+    def running(self) -> int:
+        """Requests that are not answered."""
+        return len(self._running)
 
     def start(self, request: EngineRequest, params: SamplingParams, header_id: str | None) -> Generation:
         """Begin a checked request. Raises ApiError 400 or 404."""
@@ -56,21 +70,45 @@ class ScriptedEngine:
             self._end_token,
             self.model.eos_token_ids,
             min(wanted, room),
-            self._delay,
+            _delay(params.extra_args, self._delay),
         )
-        self._running.add(generation)
+        self.counts["requests"] += 1
         return generation
+
+    def fault_of(self, request: EngineRequest, params: SamplingParams) -> Fault | None:
+        """What goes wrong with a request. Raises ApiError 400 for a fault that is none."""
+        fault = fault_of((params.extra_args or {}).get("force_fault")) or self.fault
+        if self._takes_kv(request, "do_remote_prefill"):
+            if not kv.is_loaded(request.kv_transfer_params or {}, request.token_ids):
+                return Fault("error")
+            self.counts["loaded"] += 1
+        return fault
+
+    def _takes_kv(self, request: EngineRequest, key: str) -> bool:
+        params = request.kv_transfer_params
+        return self._has_kv and params is not None and params.get(key) is True
 
     def abort(self, request_ids: list[Any]) -> None:
         """End the running requests of these ids, which are those of the answers."""
         for generation in self._running:
             if generation.request_id in request_ids:
                 logger.info("aborting %s", generation.request_id)
+                self.counts["aborted"] += 1
                 generation.abort()
+
+    async def _run(
+        self, generation: Generation, interval: int = 1
+    ) -> AsyncIterator[tuple[Choice, list[int]]]:
+        self._running.add(generation)
+        try:
+            async for news in generation.run(interval):
+                yield news
+        finally:
+            self._running.discard(generation)
 
     async def answer(self, generation: Generation, request: EngineRequest, params: SamplingParams) -> bytes:
         """Run to the end and answer in one body."""
-        async for _ in generation.run():
+        async for _ in self._run(generation):
             pass
         k = params.prompt_logprobs
         body = {
@@ -83,7 +121,9 @@ class ScriptedEngine:
             "prompt_token_ids": request.token_ids if request.return_token_ids else None,
             "mm_placeholders": None,
             "metrics": None,
-            "kv_transfer_params": None,
+            "kv_transfer_params": kv.offer(request.token_ids)
+            if self._takes_kv(request, "do_remote_decode")
+            else None,
             "ec_transfer_params": None,
             "output_mode": "tokens",
             "choices": [
@@ -108,7 +148,7 @@ class ScriptedEngine:
         counted = options is not None and options.include_usage
         continuous = options is not None and counted and options.continuous_usage_stats
         prompt_ids = request.token_ids if request.return_token_ids else None
-        async for choice, token_ids in generation.run(params.stream_interval or 1):
+        async for choice, token_ids in self._run(generation, params.stream_interval or 1):
             count = len(choice.token_ids)
             event: dict[str, Any] = {
                 "request_id": generation.request_id,
@@ -147,6 +187,23 @@ class ScriptedEngine:
         )
 
 
+def _delay(extra_args: dict[str, Any] | None, default: float) -> float:
+    delay = (extra_args or {}).get("force_delay", default)
+    if not isinstance(delay, int | float) or not 0 <= delay < 3600:
+        raise bad_request("force_delay must be a number of seconds.", "force_delay")
+    return delay
+
+
+async def _with_errors(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Events, and an error as one more (contract G.2)."""
+    try:
+        async for event in events:
+            yield event
+    except ApiError as error:
+        yield _event(error.body())
+        yield _event(b"[DONE]")
+
+
 def _usage(request: EngineRequest, completion: int) -> GenerateUsage:
     prompt = len(request.token_ids)
     return GenerateUsage(prompt, prompt + completion, completion)
@@ -166,17 +223,25 @@ def create_app(engine: ScriptedEngine) -> FastAPI:
 
     @app.exception_handler(ApiError)
     async def refuse(_: Request, error: ApiError) -> Response:
-        return _json(error.body(), error.status)
+        after = None if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+        return _json(error.body(), error.status, after)
 
     @app.post("/inference/v1/generate")
     async def generate(http: Request) -> Response:
         check_content_type(http.headers.get("content-type"))
         request, params = decode_request(await http.body())
         generation = engine.start(request, params, http.headers.get("x-request-id"))
+        fault = engine.fault_of(request, params)
+        if fault is not None and fault.kind == "refuse":
+            raise overloaded()
         if request.stream:
-            return StreamingResponse(
-                engine.events(generation, request, params), media_type="text/event-stream"
-            )
+            events = engine.events(generation, request, params)
+            return Droppable(_with_errors(spoiled(events, fault) if fault is not None else events))
+        if fault is not None:
+            try:
+                await strike(fault)
+            except Dropped:
+                return Droppable(spoiled(engine.events(generation, request, params), Fault("drop")))
         return _json(await engine.answer(generation, request, params))
 
     @app.post("/inference/v1/abort_requests")
@@ -202,10 +267,21 @@ def create_app(engine: ScriptedEngine) -> FastAPI:
     @app.get("/ping")
     @app.get("/health")
     async def health() -> Response:
+        return Response(status_code=200 if engine.is_healthy else 503)
+
+    @app.get("/script")
+    async def script() -> Response:
+        return _json(msgspec.json.encode(engine.counts | {"running": engine.running}))
+
+    @app.post("/script")
+    async def set_script(http: Request) -> Response:
+        said = parse_object(await http.body())
+        engine.fault = fault_of(said.get("fault"))
+        engine.is_healthy = said.get("healthy", True) is True
         return Response()
 
     return app
 
 
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
+def _json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, "application/json")

@@ -16,7 +16,9 @@ DESCRIPTION = (
     "A scripted tokens-only engine for tests and demonstrations: no model runs in it. It speaks "
     "/inference/v1/generate as `vllm serve --tokens-only` does. It answers what a request's vllm_xargs say: "
     "force_text, a string, or force_token_ids, a list of ids; for n > 1 a list with one of them a choice. "
-    "Else it answers a fixed sentence."
+    "Else it answers a fixed sentence. force_delay: seconds a token takes; force_fault: what goes wrong, one "
+    'of refuse, drop, error and stall, or {"kind": KIND, "after": EVENTS}. POST /script with fault and healthy '
+    "says it for all requests and for /health, GET /script tells what came."
 )
 
 
@@ -33,6 +35,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--token-delay", type=float, default=0.0, metavar="SECONDS", help="time each token takes (default: 0)"
     )
+    parser.add_argument(
+        "--kv-connector", action="store_true", help="hand KV over and take it, as engines with a connector do"
+    )
     return parser
 
 
@@ -43,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         model=args.model, served_model_name=args.served_model_name, max_model_len=args.max_model_len
     )
     try:
-        engine = ScriptedEngine(load_model(config), args.token_delay)
+        engine = ScriptedEngine(load_model(config), args.token_delay, args.kv_connector)
     except (OSError, ValueError) as error:
         print(f"renderd engine (scripted): {error}", file=sys.stderr)
         return 1
