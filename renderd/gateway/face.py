@@ -1,42 +1,47 @@
-"""What an API of the gateway is to the server: a body in, an answer or an event stream out."""
+"""What an API is to the gateway: requests in, answers or event streams out."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
+from renderd.gateway.prepared import Prepared
 from renderd.wire.errors import ApiError
-
-T = TypeVar("T")
-
-RawHeaders = Mapping[bytes, bytes]
-
-Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Does long work in a thread and returns its result. Raises ApiError 503 when it waited for one too long."""
+from renderd.wire.generate import GenerateChunk, GenerateResponse
 
 
-class Exchange(Protocol):
-    """One request, checked and rendered. `streams`: whether its answer is an event stream."""
+class Writer(Protocol):
+    """Makes an API's event stream of an engine's events."""
 
     @property
-    def streams(self) -> bool: ...
+    def cut(self) -> bool:
+        """Whether the answer is over though the engine goes on."""
 
-    async def whole(self, aside: Aside) -> bytes:
-        """The body of the answer. Raises ApiError."""
+    def begin(self) -> bytes:
+        """What comes first, once the engine has said something."""
 
-    def events(self) -> AsyncIterator[bytes]:
-        """The text of the event stream, piece by piece. An async generator: `aclose` ends the request.
+    def read(self, event: GenerateChunk) -> bytes:
+        """What an event says; empty for nothing."""
 
-        Raises ApiError before the first piece, which comes when the engine has said something; behind it
-        errors are events.
-        """
+    def end(self) -> bytes:
+        """What comes behind the last event."""
+
+    def failure(self, error: ApiError) -> bytes:
+        """What comes instead when the answer cannot go on."""
 
 
 class Face(Protocol):
-    """An API. Its methods are called from several threads."""
+    """An API. `prepare` and `finish` may be called in any process; under `hurried` they stop where they take
+    long."""
 
-    def open(self, body: bytes, headers: RawHeaders) -> Exchange:
-        """Read and render a request. Under `hurried` it stops where it takes long. Raises ApiError."""
+    def prepare(self, body: bytes, request_id: str | None) -> Prepared:
+        """Read and render a request. `request_id`: the header X-Request-Id. Raises ApiError."""
+
+    def finish(self, prepared: Prepared, responses: Sequence[GenerateResponse]) -> bytes:
+        """The body of the answer. `responses`: of the engines, one a prompt. Raises ApiError."""
+
+    def writer(self, prepared: Prepared) -> Writer:
+        """What writes the answer as an event stream."""
 
     def failure(self, error: ApiError) -> bytes:
         """The body that says an error."""

@@ -81,8 +81,8 @@ class ChatChoice(msgspec.Struct, kw_only=True):
     finish_reason: str
     stop_reason: int | str | None
     token_ids: list[int] | None
-    routed_experts: None = None
-    weight_versions: None = None
+    routed_experts: Any = None
+    weight_versions: list[dict[str, Any]] | None = None
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
@@ -113,10 +113,10 @@ class CompletionChoice(msgspec.Struct, kw_only=True):
     finish_reason: str | None
     stop_reason: int | str | None
     token_ids: list[int] | None
-    prompt_logprobs: None = None
+    prompt_logprobs: list[Any] | None = None
     prompt_token_ids: list[int] | None
-    routed_experts: None = None
-    weight_versions: None = None
+    routed_experts: Any = None
+    weight_versions: list[dict[str, Any]] | None = None
 
 
 class Completion(msgspec.Struct, kw_only=True):

@@ -1,0 +1,133 @@
+"""`/v1/completions`: a request in, the answer or the chunks of the coupled server out (contract F.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from renderd import telemetry
+from renderd.derender import checks
+from renderd.gateway.chunks import Chunks
+from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
+from renderd.gateway.prepared import Prepared, known_ids, prompt_of, session_of, usage_options
+from renderd.render.completion import render_completion
+from renderd.wire.completion import decode_completion_request
+from renderd.wire.decode import parse_object
+from renderd.wire.errors import ApiError
+from renderd.wire.generate import GenerateChunk, GenerateResponse, GenerateUsage
+
+
+class CompletionFace:
+    """See Face."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def prepare(self, body: bytes, request_id: str | None) -> Prepared:
+        """A completion whose prompts are rendered."""
+        desk = self._desk
+        began = telemetry.clock()
+        raw = parse_object(body)
+        request = decode_completion_request(raw)
+        telemetry.spent("decode", began)
+        generates = list(render_completion(desk.server.model, request, request_id))
+        echoes = desk.setup.echoes(request) or [""] * len(generates)
+        first = generates[0].request_id
+        usage, continuous = usage_options(request.stream, request.stream_options)
+        return Prepared(
+            request_id=first if len(generates) == 1 else first.removesuffix("-0"),
+            model=desk.setup.model_name(request.model),
+            context=desk.setup.completion_context(request),
+            choices=request.n,
+            streams=bool(request.stream),
+            include_usage=usage,
+            continuous_usage=continuous,
+            session=session_of(raw),
+            prompts=[prompt_of(one, echo) for one, echo in zip(generates, echoes, strict=True)],
+            weight_versions=request.return_weight_versions,
+            silent=bool(request.echo) and request.max_tokens == 0,
+        )
+
+    def finish(self, prepared: Prepared, responses: Sequence[GenerateResponse]) -> bytes:
+        """The completion."""
+        desk, context, prompts = self._desk, prepared.context, prepared.prompts
+        for response, prompt in zip(responses, prompts, strict=True):
+            response.request_id = prepared.request_id
+            response.prompt_token_ids = list(known_ids(prompt)) if context.return_token_ids else None
+        echoes = [prompt.echo for prompt in prompts]
+        checks.check_repeats(desk.setup, responses, echoes, context.return_token_ids)
+        tails = [prompt.tail for prompt in prompts]
+        answer = desk.batch.completion_answer(
+            responses, prepared.model, context, tails, echoes, prepared.prompt_tokens
+        )
+        answer.system_fingerprint = desk.system_fingerprint
+        if len(responses) == 1:
+            answer.ec_transfer_params = responses[0].ec_transfer_params
+        shown = iter(answer.choices)
+        for response, echo in zip(responses, echoes, strict=True):
+            prompt_logprobs = named_tokens(desk.setup, response.prompt_logprobs)
+            for generated in response.choices:
+                choice = next(shown)
+                choice.prompt_logprobs = prompt_logprobs
+                choice.routed_experts = generated.routed_experts
+                if prepared.silent:
+                    choice.text = echo
+                if prepared.weight_versions:
+                    choice.weight_versions = generated.weight_versions
+        began = telemetry.clock()
+        body = encoded(answer)
+        telemetry.spent("encode", began)
+        return body
+
+    def writer(self, prepared: Prepared) -> CompletionWriter:
+        """Writes the chunks."""
+        return CompletionWriter(self._desk, prepared)
+
+    def failure(self, error: ApiError) -> bytes:
+        """The envelope."""
+        return error.body()
+
+
+class CompletionWriter:
+    """See Writer. The choices of all prompts are numbered through."""
+
+    def __init__(self, desk: Desk, prepared: Prepared) -> None:
+        self._prepared = prepared
+        lives = [desk.live(prepared, at) for at in range(len(prepared.prompts))]
+        self._choices = [choice for live in lives for choice in live.choices]
+        self._silent = set(range(len(self._choices)))
+        self._chunks = Chunks(prepared, "text_completion", desk.setup.now(), desk.system_fingerprint)
+
+    @property
+    def cut(self) -> bool:
+        choices = self._choices
+        return all(choice.ended for choice in choices) and not all(choice.finished for choice in choices)
+
+    def begin(self) -> bytes:
+        return b""
+
+    def read(self, event: GenerateChunk) -> bytes:
+        prepared, pieces = self._prepared, b""
+        for news in event.choices:
+            choice = self._choices[news.index]
+            if choice.ended:
+                continue
+            said = choice.text(news)
+            prompt, echo, ids = prepared.prompts[news.index // prepared.choices], "", b"null"
+            if prepared.silent:
+                said = said._replace(text="")
+            if news.index in self._silent:
+                self._silent.discard(news.index)
+                echo = prompt.echo
+                if prepared.context.return_token_ids or echo:
+                    ids = prompt.ids
+            usage = self._chunks.usage(prompt.count, choice.tokens) if prepared.continuous_usage else b""
+            weights = news.weight_versions if prepared.weight_versions else None
+            pieces += self._chunks.text(news.index, said, echo, ids, weights, usage)
+        return pieces
+
+    def end(self) -> bytes:
+        prompt, tokens = self._prepared.prompt_tokens, sum(choice.tokens for choice in self._choices)
+        return self._chunks.total(GenerateUsage(prompt, prompt + tokens, tokens)) + DONE
+
+    def failure(self, error: ApiError) -> bytes:
+        return error_event(error)
