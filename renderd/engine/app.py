@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -32,8 +33,8 @@ class ScriptedEngine:
     """The model's limits and the requests that run.
 
     `delay`: the time a token takes, in seconds. `has_kv`: it hands KV over and takes it. `fault`: of all
-    requests. `is_healthy`: what /health says. `counts`: requests that came and were aborted, and hand-overs
-    that it loaded.
+    requests. `is_healthy`: what /health says. `counts`: requests, ids to abort and hand-overs that it
+    loaded.
     """
 
     def __init__(self, model: Model, delay: float = 0.0, has_kv: bool = False) -> None:
@@ -48,7 +49,7 @@ class ScriptedEngine:
         self._running: set[Generation] = set()
         self.fault: Fault | None = None
         self.is_healthy = True
-        self.counts = {"requests": 0, "aborted": 0, "loaded": 0}
+        self.counts = {"requests": 0, "aborts": 0, "loaded": 0}
 
     @property
     def running(self) -> int:
@@ -90,15 +91,15 @@ class ScriptedEngine:
 
     def abort(self, request_ids: list[Any]) -> None:
         """End the running requests of these ids, which are those of the answers."""
+        self.counts["aborts"] += len(request_ids)
         for generation in self._running:
             if generation.request_id in request_ids:
                 logger.info("aborting %s", generation.request_id)
-                self.counts["aborted"] += 1
                 generation.abort()
 
     async def _run(
         self, generation: Generation, interval: int = 1
-    ) -> AsyncIterator[tuple[Choice, list[int]]]:
+    ) -> AsyncGenerator[tuple[Choice, list[int]], None]:
         self._running.add(generation)
         try:
             async for news in generation.run(interval):
@@ -142,32 +143,33 @@ class ScriptedEngine:
 
     async def events(
         self, generation: Generation, request: EngineRequest, params: SamplingParams
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Run and answer as server-sent events, one choice an event."""
         options = request.stream_options
         counted = options is not None and options.include_usage
         continuous = options is not None and counted and options.continuous_usage_stats
         prompt_ids = request.token_ids if request.return_token_ids else None
-        async for choice, token_ids in self._run(generation, params.stream_interval or 1):
-            count = len(choice.token_ids)
-            event: dict[str, Any] = {
-                "request_id": generation.request_id,
-                "usage": _usage(request, count) if continuous else None,
-            }
-            if prompt_ids is not None:  # on the first event alone
-                event["prompt_token_ids"], prompt_ids = prompt_ids, None
-            event["output_mode"] = "tokens"
-            event["choices"] = [
-                GenerateChunkChoice(
-                    index=choice.index,
-                    finish_reason=choice.finish_reason,
-                    stop_reason=choice.stop_reason,
-                    token_ids=token_ids,
-                    weight_versions=_weights(choice) if choice.finish_reason else None,
-                    logprobs=self._logprobs(params, token_ids),
-                )
-            ]
-            yield _event(msgspec.json.encode(event))
+        async with aclosing(self._run(generation, params.stream_interval or 1)) as news:
+            async for choice, token_ids in news:
+                count = len(choice.token_ids)
+                event: dict[str, Any] = {
+                    "request_id": generation.request_id,
+                    "usage": _usage(request, count) if continuous else None,
+                }
+                if prompt_ids is not None:  # on the first event alone
+                    event["prompt_token_ids"], prompt_ids = prompt_ids, None
+                event["output_mode"] = "tokens"
+                event["choices"] = [
+                    GenerateChunkChoice(
+                        index=choice.index,
+                        finish_reason=choice.finish_reason,
+                        stop_reason=choice.stop_reason,
+                        token_ids=token_ids,
+                        weight_versions=_weights(choice) if choice.finish_reason else None,
+                        logprobs=self._logprobs(params, token_ids),
+                    )
+                ]
+                yield _event(msgspec.json.encode(event))
         if counted:
             total = _usage(request, sum(len(choice.token_ids) for choice in generation.choices))
             usage = {key: value for key, value in msgspec.structs.asdict(total).items() if value is not None}
@@ -194,11 +196,12 @@ def _delay(extra_args: dict[str, Any] | None, default: float) -> float:
     return delay
 
 
-async def _with_errors(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _with_errors(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Events, and an error as one more (contract G.2)."""
     try:
-        async for event in events:
-            yield event
+        async with aclosing(events):
+            async for event in events:
+                yield event
     except ApiError as error:
         yield _event(error.body())
         yield _event(b"[DONE]")
@@ -236,12 +239,15 @@ def create_app(engine: ScriptedEngine) -> FastAPI:
             raise overloaded()
         if request.stream:
             events = engine.events(generation, request, params)
-            return Droppable(_with_errors(spoiled(events, fault) if fault is not None else events))
+            return Droppable(
+                _with_errors(spoiled(events, fault, generation) if fault is not None else events)
+            )
         if fault is not None:
             try:
-                await strike(fault)
+                await strike(fault, generation)
             except Dropped:
-                return Droppable(spoiled(engine.events(generation, request, params), Fault("drop")))
+                events = engine.events(generation, request, params)
+                return Droppable(spoiled(events, fault, generation))
         return _json(await engine.answer(generation, request, params))
 
     @app.post("/inference/v1/abort_requests")

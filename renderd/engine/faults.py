@@ -7,14 +7,15 @@ of a request's `sampling_params.extra_args`, or holds for all requests of an eng
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 import msgspec
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
+from renderd.engine.generation import Generation
 from renderd.wire.errors import ApiError, bad_request
 
 
@@ -53,29 +54,33 @@ def overloaded() -> ApiError:
     return ApiError(503, "ServiceUnavailableError", "The engine was told to refuse.", retry_after=1)
 
 
-async def strike(fault: Fault) -> None:
-    """Let it happen. Raises Dropped, or ApiError; or never returns."""
+async def strike(fault: Fault, generation: Generation) -> None:
+    """Let it happen. Raises Dropped, or ApiError; or returns when the request is aborted."""
     if fault.kind == "drop":
         raise Dropped
-    if fault.kind == "stall":
-        await asyncio.Event().wait()
-    raise overloaded() if fault.kind == "refuse" else internal_error()
+    if fault.kind != "stall":
+        raise overloaded() if fault.kind == "refuse" else internal_error()
+    while not generation.is_aborted:
+        await asyncio.sleep(0.05)
 
 
-async def spoiled(events: AsyncIterator[bytes], fault: Fault) -> AsyncIterator[bytes]:
+async def spoiled(
+    events: AsyncGenerator[bytes, None], fault: Fault, generation: Generation
+) -> AsyncGenerator[bytes, None]:
     """The events until it happens."""
     left = fault.after
-    async for event in events:
-        if not left:
-            await strike(fault)
-        left -= 1
-        yield event
+    async with aclosing(events):
+        async for event in events:
+            if not left:
+                await strike(fault, generation)
+            left -= 1
+            yield event
 
 
 class Droppable(StreamingResponse):
     """An event stream that ends where Dropped is raised: the server then closes the connection."""
 
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         super().__init__(events, media_type="text/event-stream")
 
     async def stream_response(self, send: Send) -> None:

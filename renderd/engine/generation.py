@@ -71,9 +71,11 @@ class Generation:
             for index in range(params.n)
         ]
         self._delay = delay
+        self.is_aborted = False
 
     def abort(self) -> None:
         """End every choice that still runs."""
+        self.is_aborted = True
         for choice in self.choices:
             choice.finish_reason = choice.finish_reason or "abort"
 

@@ -1,4 +1,5 @@
-"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are."""
+"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are; nor,
+without --engine-url, what speaks to engines."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import sys
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name in ("transformers", "torch", "numpy", "vllm"):
+        if name in ("transformers", "torch", "numpy", "vllm", "aiohttp"):
             with open({log!r}, "a") as log:
                 print(name, file=log)
 
