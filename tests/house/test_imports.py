@@ -1,5 +1,5 @@
-"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are; nor,
-without --engine-url, what speaks to engines."""
+"""Serving a model that has a tokenizer.json imports no transformers, torch or numpy, even where they are.
+Without --engine-url, nor what speaks to engines."""
 
 from __future__ import annotations
 
