@@ -13,10 +13,9 @@ from golden.models import model_path
 from renderd.conformance.cases import Golden, Recording, sse_events
 from renderd.conformance.main import GOLDEN
 from renderd.derender import Derenderer
-from renderd.gateway.desk import Desk
 from renderd.gateway.exchange import events, responses
 from renderd.gateway.face import Face
-from renderd.gateway.gateway import desk_of, faces
+from renderd.gateway.gateway import Gateway, gateway_of
 from renderd.gateway.prepared import packed, unpacked
 from renderd.gateway.route import Generation, StageTimes, Whole
 from renderd.render import Renderer
@@ -30,12 +29,12 @@ golden = Golden(GOLDEN)
 
 
 @cache
-def desk(server: str) -> Desk:
-    """The desk of a golden configuration."""
+def gateway(server: str) -> Gateway:
+    """The gateway of a golden configuration."""
     table = golden.servers[server]
     services, _ = load(parse([str(model_path(table["model"])), *table["flags"]])[0])
     renderer, derenderer = cast(Renderer, services.renderer), cast(Derenderer, services.derenderer)
-    return desk_of(renderer.server, derenderer.setup, "renderd-test")
+    return gateway_of(renderer.server, derenderer.setup, "renderd-test")
 
 
 class Said:
@@ -112,14 +111,14 @@ def recorded_route(recording: Recording, pending: bool = False) -> FakeRoute:
 
 def face(server: str, path: str) -> Face:
     """An API of a golden configuration."""
-    return faces(desk(server))[path]
+    return gateway(server).faces[path]
 
 
 def whole(server: str, path: str, request: Json, route: FakeRoute) -> Json:
     """The answer to a request. Raises ApiError."""
     api = face(server, path)
     prepared = unpacked(packed(api.prepare(msgspec.json.encode(request), None)))
-    got = asyncio.run(responses(desk(server), route, prepared))
+    got = asyncio.run(responses(gateway(server).desk, route, prepared))
     answer: Json = msgspec.json.decode(api.finish(prepared, got))
     return answer
 

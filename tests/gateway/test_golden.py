@@ -1,4 +1,4 @@
-"""Golden chats and completions through the gateway: what vLLM's engine said in, what the coupled server said out."""
+"""Golden chats and completions through the gateway: what vLLM said of them, engine in and server out."""
 
 from __future__ import annotations
 

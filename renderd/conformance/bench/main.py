@@ -15,6 +15,7 @@ from renderd.conformance import parsing
 from renderd.conformance.bench import (
     batch,
     concurrency,
+    gateway,
     interference,
     prompt_ids,
     rendering,
@@ -99,6 +100,12 @@ def _measure(targets: Sequence[Target], given: argparse.Namespace) -> tuple[list
             for target in targets
         ]
         return loads, concurrency.lines(loads)
+    if given.what == "gateway":
+        gateways = [
+            gateway.gateway(target, given.engine_url, tokens, given.streams, given.rate, given.tokens)
+            for target in targets
+        ]
+        return gateways, gateway.lines(gateways)
     if given.what == "interference":
         both = [interference.interference(target, tokens, given.tokens, given.seconds) for target in targets]
         return both, interference.lines(both)
@@ -220,6 +227,16 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--rate", type=_duration, default=50, help="tokens a second of each (default 50)")
     many.add_argument("--chunk", type=_positive, default=10, help="tokens a call (default 10)")
     many.add_argument("--seconds", type=_duration, default=20, help="(default 20)")
+    route = kinds.add_parser(
+        "gateway",
+        parents=[common],
+        help="CPU of a gateway for an event of its engine, and how much later its first token comes",
+        description=f"{_PARSED} The engine is a `renderd engine`.",
+    )
+    route.add_argument("--engine-url", required=True, metavar="URL", help="the engine behind the gateway")
+    route.add_argument("--streams", type=_count, default=100, help="at once (default 100)")
+    route.add_argument("--rate", type=_duration, default=10, help="tokens a second of each (default 10)")
+    route.add_argument("--tokens", type=_positive, default=150, help="of an answer (default 150)")
     disturbed = kinds.add_parser(
         "interference",
         parents=[common],

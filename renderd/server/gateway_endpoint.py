@@ -1,0 +1,146 @@
+"""The ASGI endpoint of the gateway's APIs: a body in, the whole answer or its event stream out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+from types import TracebackType
+from typing import Any, Self
+
+from starlette.types import Receive, Scope, Send
+
+from renderd.gateway.exchange import events, responses, tokens_of
+from renderd.gateway.gateway import Gateway
+from renderd.gateway.prepared import Finished, Prepared, packed, unpacked
+from renderd.gateway.route import Route
+from renderd.server.admission import Admission
+from renderd.server.endpoint import Brief, Endpoint, RawHeaders, respond
+from renderd.server.endpoint import _ClientGoneError as ClientGoneError
+from renderd.server.logs import RequestLog
+from renderd.server.long_work import LongWork
+from renderd.wire.decode import check_content_type
+from renderd.wire.errors import ApiError, internal_error
+
+logger = logging.getLogger("renderd.server")
+
+_EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+_BRIEF_TOKENS = 256
+"""Of an answer that is derendered on the event loop: less than a few milliseconds."""
+
+
+class GatewayEndpoint(Endpoint):
+    """Answers POST requests to `path` with what engines say to them.
+
+    A request is rendered as the render routes do it, and a long answer is derendered where other long work is
+    done. A request is in flight until its answer is sent; its body is held until it is rendered.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        gateway: Gateway,
+        route: Route,
+        brief: Brief,
+        long_work: LongWork,
+        admission: Admission,
+        max_body_bytes: int,
+        log: RequestLog | None = None,
+    ) -> None:
+        handler = gateway.handlers()[gateway.preparing(path)]
+        super().__init__(gateway.preparing(path), handler, brief, long_work, admission, max_body_bytes, log)
+        self._finishing = gateway.finishing(path)
+        self._face = gateway.faces[path]
+        self._desk = gateway.desk
+        self._route = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._exchange(dict(scope["headers"]), receive, send)
+        except ApiError as error:
+            retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
+            await respond(send, error.status, self._face.failure(error), retry)
+        except ClientGoneError:
+            return
+        except Exception:
+            logger.exception("%s failed: a defect of renderd", scope["path"])
+            await respond(send, 500, self._face.failure(internal_error()))
+
+    async def _exchange(self, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        """Raises ApiError before the answer begins, ClientGoneError when the client went away."""
+        self._admission.enter()
+        held = [0]
+        try:
+            check_content_type(_text(headers.get(b"content-type")))
+            body = await self._body(headers, receive, held)
+            if self._log is not None:
+                self._log.received(body)
+            async with _Attended(receive):
+                prepared = unpacked(await self._handle(body, _text(headers.get(b"x-request-id"))))
+                del body
+                self._admission.held_bytes -= held[0]
+                held[0] = 0
+                prepared.session = prepared.session or _text(headers.get(b"x-session-id"))
+                if prepared.streams:
+                    await self._stream(prepared, send)
+                else:
+                    await self._whole(prepared, send)
+        finally:
+            self._admission.leave(held[0])
+
+    async def _whole(self, prepared: Prepared, send: Send) -> None:
+        answered = await responses(self._desk, self._route, prepared)
+        if tokens_of(answered) <= _BRIEF_TOKENS:
+            body = self._face.finish(prepared, answered)
+        else:
+            body = await self._long_work.do(self._finishing, packed(Finished(prepared, answered)), None)
+        if self._log is not None:
+            self._log.answered(body)
+        await respond(send, 200, body)
+
+    async def _stream(self, prepared: Prepared, send: Send) -> None:
+        async with aclosing(events(self._face, self._route, prepared)) as pieces:
+            first = await anext(pieces)
+            head: RawHeaders = [_EVENT_STREAM]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.body", "body": first, "more_body": True})
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _Attended:
+    """Ends what is done inside when the client goes away: ClientGoneError comes out of it then."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone = False
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._watch: asyncio.Future[Any] = asyncio.ensure_future(self._receive())
+        self._watch.add_done_callback(self._leave)
+        return self
+
+    def _leave(self, watch: asyncio.Future[Any]) -> None:
+        self._gone = True
+        self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.remove_done_callback(self._leave)
+        self._watch.cancel()
+        if not self._gone:
+            return
+        if not isinstance(error, asyncio.CancelledError):  # it was over at the same time
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        self._task.uncancel()
+        raise ClientGoneError from None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")
