@@ -16,11 +16,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STAGES = ("wait", "decode", "template", "tokenize", "detokenize", "parse", "encode")
-"""Waiting for a thread; reading the body; conversation to prompt text; text to ids; ids to text, with the
+"""Waiting for a process; reading the body; conversation to prompt text; text to ids; ids to text, with the
 search for stop strings; text to the parts of a message; writing the answer."""
 
 clock = perf_counter
 """Seconds, for `spent`."""
+
+
+Noted = tuple[dict[str, list[float]], int, int, int, int, list[tuple[tuple[str, str], list[int]]]]
+"""What a record holds, as plain values."""
 
 
 class Record:
@@ -54,6 +58,30 @@ class Record:
         self.replays = 0
         self.state_bytes = 0
         self.anomalies: dict[tuple[str, str], list[int]] = {}
+
+    def noted(self) -> Noted:
+        """All that was noted, to be taken by the record of another process."""
+        return (
+            self.stages,
+            self.tokens_rendered,
+            self.tokens_derendered,
+            self.replays,
+            self.state_bytes,
+            list(self.anomalies.items()),
+        )
+
+    def take(self, noted: Noted) -> None:
+        """What another process noted of the same request. This one has noted nothing that it would lose."""
+        (
+            stages,
+            self.tokens_rendered,
+            self.tokens_derendered,
+            self.replays,
+            self.state_bytes,
+            anomalies,
+        ) = noted
+        self.stages.update(stages)
+        self.anomalies = dict(anomalies)
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns; what it notes, it notes here. For a thread that has no current record."""

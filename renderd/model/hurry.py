@@ -1,5 +1,5 @@
-"""Short work is done where everything else waits for it, because a thread costs more than it does. What turns
-out to be long stops there, and is begun again in a thread.
+"""Short work is done where everything else waits for it, because another process would cost more than it
+does. What turns out to be long stops there, and is begun again in one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ def hurried() -> Iterator[None]:
         yield
     finally:
         _HURRY.active = False
-
-
-def in_hurry() -> bool:
-    """Whether this thread's work has to be short."""
-    return _HURRY.active
 
 
 def takes_long() -> None:

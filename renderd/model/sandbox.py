@@ -32,9 +32,6 @@ HURRIED_STEPS = 1000
 """What it has where everything else waits for it: about a millisecond."""
 MAX_STEPS = 2_000_000
 """What no template has more of: about three seconds."""
-LONG_STEPS, STEPS_A_REST, REST_SECONDS = 100_000, 512, 0.0003
-"""A rendering of more than so many steps rests after each so many for so long. Threads share one processor's
-worth of Python: without the rests, other requests would wait 5 ms each time that they want it."""
 MAX_SIZE = 64 * 1024 * 1024
 """Characters or items of one value, and of all that is printed: as many as a request body may have bytes."""
 MAX_COPIED = 16 * MAX_SIZE
@@ -75,8 +72,6 @@ class Spent:
             raise bad_request("Rendering the chat template takes too long.")
         if self.steps > HURRIED_STEPS:
             takes_long()
-        if self.steps > LONG_STEPS and self.steps % STEPS_A_REST == 0:
-            time.sleep(REST_SECONDS)
         self._look += _STEPS_A_LOOK
 
     def make(self, size: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -10,15 +12,19 @@ import renderd
 from renderd.server import openapi
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
-from renderd.server.endpoint import internal_error
 from renderd.server.entrance import Entrance
 from renderd.server.keys import KeyStore
 from renderd.server.logs import AccessLog
+from renderd.server.long_work import LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.middleware import add_cors, wrapped
-from renderd.server.routes import add_routes
+from renderd.server.routes import add_routes, handlers
 from renderd.server.services import Services
 from renderd.server.traces import Traces
+from renderd.wire.errors import internal_error
+
+if TYPE_CHECKING:
+    from renderd.gateway.route import Route as EngineRoute
 
 
 def create_app(
@@ -26,14 +32,17 @@ def create_app(
     services: Services,
     metrics: Metrics,
     admission: Admission | None = None,
+    long_work: LongWork | None = None,
     traces: Traces | None = None,
+    route: EngineRoute | None = None,
 ) -> ASGIApp:
     """The application that answers with `services` and reports to `metrics`.
 
-    `admission`: None makes one. Raises StartupError for a middleware that cannot be imported, or a file of
-    keys that cannot be used.
+    `admission`, `long_work`: None makes one. Raises StartupError for a middleware that cannot be imported, or
+    a file of keys that cannot be used. `route`: to the engines of a gateway.
     """
     admission = admission or Admission(config)
+    long_work = long_work or LongWork(config, handlers(services))
     documented = not config.disable_fastapi_docs
     app = FastAPI(
         title="renderd",
@@ -42,7 +51,7 @@ def create_app(
         exception_handlers={Exception: _on_defect},
     )
     app.root_path = config.root_path
-    endpoints = add_routes(app, config, services, metrics, admission)
+    endpoints = add_routes(app, config, services, metrics, admission, long_work, route)
     if documented:
         described = openapi.document(config.root_path)
         app.openapi = lambda: described  # type: ignore[method-assign]

@@ -48,8 +48,8 @@ class ServerConfig:
     max_logprobs: int = 20
     generation_config: str = "auto"
     override_generation_config: dict[str, Any] = field(default_factory=dict)
-    renderer_num_workers: int | None = None
-    """Threads for templating, tokenizing and detokenizing; None is one a processor."""
+    renderer_num_workers: int = 1
+    """Processes of each worker for renders and derenders that take long."""
 
     # template
     chat_template: str | None = None
@@ -128,11 +128,11 @@ class ServerConfig:
     max_body_bytes: int = 64 * 1024 * 1024
     """Room for a prompt of millions of tokens, or for 40,000 sampled tokens with 20 candidates each."""
     max_concurrent_requests: int = 1024
-    """Requests of one worker that are not answered yet, those that wait for a thread among them."""
+    """Requests of one worker that are not answered yet, those that wait among them."""
     max_pending_bytes: int = 512 * 1024 * 1024
     """Bytes of their bodies."""
     max_queue_seconds: float = 30.0
-    """How long work waits for a thread."""
+    """How long work waits for a process that does long work."""
     max_text_chars: int | None = None
     """Of one text that is tokenized, and ids of one list that is detokenized; None: see Model."""
     max_state_bytes: int = 4 * 1024 * 1024

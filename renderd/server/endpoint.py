@@ -12,17 +12,14 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from renderd import telemetry
 from renderd.model.hurry import TakesLongError, hurried
 from renderd.server.admission import Admission
 from renderd.server.logs import RequestLog
+from renderd.server.long_work import Handler, LongWork, answer
 from renderd.wire.decode import check_content_type
-from renderd.wire.errors import ApiError, bad_request
+from renderd.wire.errors import ApiError, internal_error
 
 logger = logging.getLogger("renderd.server")
-
-Handler = Callable[[bytes, str | None], bytes]
-"""Body and header X-Request-Id -> body of the 200 answer. Raises ApiError. Called from several threads."""
 
 Brief = Callable[[bytes], bool]
 """Whether a body takes less than a millisecond, as far as one can see."""
@@ -43,23 +40,28 @@ class _ClientGoneError(Exception):
 
 
 class Endpoint:
-    """Answers POST requests with what `handler` makes of the body.
+    """Answers POST requests to `path` with what `handler` makes of the body.
 
-    A body that is `brief` is answered on the event loop: it takes less than a millisecond, and a thread would
-    cost more than it frees. The others, and those that turn out to be long, go to a thread, so that nothing
-    waits for them. `max_body_bytes`: what is larger is a 413. `log`: of bodies, None where nobody wants one.
+    A body that is `brief` is answered on the event loop: it takes less than a millisecond, and another
+    process would cost more than it frees. The others, and those that turn out to be long, are `long_work`, so
+    that nothing waits for them. `max_body_bytes`: what is larger is a 413. `log`: of bodies, None where
+    nobody wants one.
     """
 
     def __init__(
         self,
+        path: str,
         handler: Handler,
         brief: Brief,
+        long_work: LongWork,
         admission: Admission,
         max_body_bytes: int,
         log: RequestLog | None = None,
     ) -> None:
+        self._path = path
         self._handler = handler
         self._brief = brief
+        self._long_work = long_work
         self._admission = admission
         self._max_body_bytes = max_body_bytes
         self._log = log
@@ -90,10 +92,6 @@ class Endpoint:
             if self._log is not None:
                 self._log.received(body)
             return _Answer(200, await self._handle(body, _text(headers.get(b"x-request-id"))))
-        except (UnicodeEncodeError, OverflowError) as error:
-            # JSON can spell lone surrogates and numbers of any size. Most fields are never looked at closely
-            # enough to mind; where one has to be written out or stored, this is what the client sent.
-            raise bad_request(f"The request holds a value that cannot be used: {error}") from None
         finally:
             self._admission.leave(held[0])
 
@@ -101,16 +99,10 @@ class Endpoint:
         if self._brief(body):
             try:
                 with hurried():
-                    return self._handler(body, request_id)
+                    return answer(self._handler, body, request_id)
             except TakesLongError:
                 pass
-        record, asked = telemetry.current() or telemetry.Record(), telemetry.clock()
-
-        def work() -> bytes:
-            telemetry.spent("wait", asked)
-            return self._handler(body, request_id)
-
-        return await self._admission.run(lambda: record.run(work))
+        return await self._long_work.do(self._path, body, request_id)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, held: list[int]) -> bytes:
         """The whole body. Counts in `held` what admission granted. Raises ApiError 413 or 503."""
@@ -137,11 +129,6 @@ class Endpoint:
             "RequestEntityTooLargeError",
             f"The request body is larger than {self._max_body_bytes} bytes.",
         )
-
-
-def internal_error() -> ApiError:
-    """500 of a defect. The log has the reason; the client gets no detail."""
-    return ApiError(500, "InternalServerError", "Internal server error")
 
 
 async def respond(send: Send, status: int, body: bytes, headers: RawHeaders = ()) -> None:

@@ -150,7 +150,7 @@ def _model_flags(group: _Group) -> None:
         "--renderer-num-workers",
         metavar="N",
         type=arguments.positive_int,
-        help="threads for templates and tokenization; default: one a processor",
+        help="processes of each worker for work that takes long (1)",
     )
 
 
@@ -268,7 +268,7 @@ def _parsing_flags(group: _Group) -> None:
         "--max-queue-seconds",
         metavar="S",
         type=arguments.positive_seconds,
-        help="how long a request waits for a free thread (30) before it is refused with 503",
+        help="how long a request waits for a process that does long work (30) before it is refused with 503",
     )
     add(
         "--max-text-chars",

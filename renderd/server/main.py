@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import renderd
 from renderd.server import flags
@@ -19,13 +19,18 @@ from renderd.server.app import create_app
 from renderd.server.config import ServerConfig, StartupError
 from renderd.server.listener import address, api_settings, bind, bind_probes, probe_settings
 from renderd.server.logs import log_config
+from renderd.server.long_work import LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.probes import ProbeApp, State
+from renderd.server.routes import handlers
 from renderd.server.services import Services
 from renderd.server.startup import load, settle
 from renderd.server.supervisor import Supervisor
 from renderd.server.traces import traces_of
-from renderd.server.worker import Server, Worker
+from renderd.server.worker import Server, Worker, places
+
+if TYPE_CHECKING:
+    from renderd.gateway.route import EngineRoute
 
 logger = logging.getLogger("renderd.server")
 
@@ -55,8 +60,8 @@ def serve(argv: Sequence[str]) -> int:
 
 def _run(config: ServerConfig) -> None:
     listening, for_probes = bind(config), bind_probes(config)
-    state = State(config.workers + 2)
-    metrics = Metrics(config.workers + 2, state.pids, lambda: state.not_ready() is None)
+    state = State(places(config))
+    metrics = Metrics(places(config), state.pids, lambda: state.not_ready() is None)
     early = Server(
         api_settings(config, ProbeApp(state, root_path=config.root_path), [("connection", "close")]),
         listening,
@@ -72,11 +77,16 @@ def _run(config: ServerConfig) -> None:
         services, faster = load(config)
         services = replace(services, not_ready=state.not_ready)
         admission = Admission(config)
-        metrics.follow_admission(lambda: admission.in_flight, lambda: admission.queued)
+        long_work = LongWork(config, handlers(services))
+        metrics.follow_admission(lambda: admission.in_flight, lambda: long_work.queued)
         metrics.follow_encoder(faster.encoder, lambda: faster.taken)
         traces = traces_of(config, services.model.served_names[0])
-        settings = api_settings(config, create_app(config, services, metrics, admission, traces))
-        worker = Worker(settings, listening, state, config, admission, metrics, faster.take, traces)
+        route = _engine_route(config, metrics)
+        app = create_app(config, services, metrics, admission, long_work, traces, route)
+        settings = api_settings(config, app)
+        worker = Worker(
+            settings, listening, state, config, admission, long_work, metrics, faster.take, traces, route
+        )
         logger.info("%s", _served(services))
         settle()
         supervisor.run(
@@ -89,6 +99,14 @@ def _run(config: ServerConfig) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):  # what is left to do must not be cut short
             signal.signal(number, signal.SIG_IGN)
         supervisor.close()
+
+
+def _engine_route(config: ServerConfig, metrics: Metrics) -> EngineRoute | None:
+    if not config.engine_url:
+        return None
+    from renderd.server.engine_metrics import engine_route  # nobody else should wait for what it imports
+
+    return engine_route(config, metrics.registry)
 
 
 def _without(listening: socket.socket, work: Callable[P, T]) -> Callable[P, T]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import FastAPI, Response
-from starlette.routing import Route
+from starlette.routing import Route as HttpRoute
 
 import renderd
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
-from renderd.server.endpoint import Brief, Endpoint, Handler
+from renderd.server.endpoint import Brief, Endpoint
 from renderd.server.logs import RequestLog
+from renderd.server.long_work import Handler, LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.probes import readiness
 from renderd.server.services import Services
@@ -24,6 +25,9 @@ from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.generate import GenerateRequest
 from renderd.wire.responses import ResponsesRequest
+
+if TYPE_CHECKING:
+    from renderd.gateway.route import Route
 
 
 @dataclass(frozen=True)
@@ -190,18 +194,53 @@ GETS = (
 )
 
 
+def handlers(services: Services) -> dict[str, Handler]:
+    """What answers the POST routes, by path."""
+    found = {post.path: post.handler(services) for post in POSTS}
+    return found if services.gateway is None else found | services.gateway.handlers()
+
+
 def add_routes(
-    app: FastAPI, config: ServerConfig, services: Services, metrics: Metrics, admission: Admission
+    app: FastAPI,
+    config: ServerConfig,
+    services: Services,
+    metrics: Metrics,
+    admission: Admission,
+    long_work: LongWork,
+    route: Route | None = None,
 ) -> dict[str, Endpoint]:
     """Register the routes that `config` wants, answered by `services`. Returns the endpoints of the POST
-    routes by path."""
+    routes by path. `route`: to the engines of a gateway."""
+    answered_by = handlers(services)
     log = RequestLog(config.max_log_len) if config.enable_log_requests else None
     endpoints = {
-        post.path: Endpoint(post.handler(services), post.brief, admission, config.max_body_bytes, log)
+        post.path: Endpoint(
+            post.path,
+            answered_by[post.path],
+            post.brief,
+            long_work,
+            admission,
+            config.max_body_bytes,
+            log,
+        )
         for post in POSTS
     }
+    if services.gateway is not None and route is not None:
+        from renderd.server.gateway_endpoint import GatewayEndpoint
+
+        for path in services.gateway.faces:
+            endpoints[path] = GatewayEndpoint(
+                path,
+                services.gateway,
+                route,
+                _brief_render,
+                long_work,
+                admission,
+                config.max_body_bytes,
+                log,
+            )
     for path, endpoint in endpoints.items():
-        app.router.routes.append(Route(path, endpoint, methods=["POST"]))
+        app.router.routes.append(HttpRoute(path, endpoint, methods=["POST"]))
     app.add_api_route("/metrics", metrics.exposition, methods=["GET"], include_in_schema=False)
     for get in GETS:
         if not get.wanted(config):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -20,9 +20,13 @@ from renderd.server.acceptor import Acceptor
 from renderd.server.admission import Admission
 from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
+from renderd.server.long_work import LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.probes import State
 from renderd.server.traces import Traces
+
+if TYPE_CHECKING:
+    from renderd.gateway.route import EngineRoute
 
 logger = logging.getLogger("renderd.server")
 
@@ -108,6 +112,7 @@ class Worker(Server):
     """A process that answers requests.
 
     `take_faster`: what FASTER makes it do. `traces`: None where nobody wants any.
+    `route`: to the engines of a gateway.
     """
 
     def __init__(
@@ -117,35 +122,60 @@ class Worker(Server):
         state: State,
         config: ServerConfig,
         admission: Admission,
+        long_work: LongWork,
         metrics: Metrics,
         take_faster: Callable[[], None],
         traces: Traces | None = None,
+        route: EngineRoute | None = None,
     ) -> None:
         super().__init__(settings, listening, state)
+        self._route = route
         self._flags = config
         self._admission = admission
         self._metrics = metrics
+        self._long_work = long_work
         self._take_faster = take_faster
         self._traces = traces
         self._asked = (0, 0.0)
 
     def work(self, pipes: Pipes, place: int) -> None:
+        count = self._flags.renderer_num_workers
+        places = helper_places(self._flags, place)
+        registry = self._metrics.registry
+
+        def enter(number: int) -> None:
+            self._listening.close()
+            registry.enter(places[number])
+
+        pids = self._long_work.start(count, enter, registry.refresh, self._take_faster)
+        for helper, pid in zip(places, pids, strict=True):
+            self._state.set_process(helper, pid)
         super().work(pipes, place)
         if self._traces is not None:
             self._traces.stop()
+        if self._long_work.broken:
+            raise SystemExit(1)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._route is not None:
+            self._route.start()
         # Not SIGINT, which a terminal sends to every process: the supervisor says what it means.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.drain)
         if self._flags.enable_ssl_refresh and self.config.ssl is not None:
             self._refreshing = asyncio.create_task(_refresh(self.config.ssl, self._flags))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._route is not None:
+            await self._route.close()
 
     def obey(self, command: bytes) -> None:
         if command == DRAIN:
             self.drain()
         elif command == FASTER:
             self._take_faster()
+            self._long_work.take_faster()
         else:
             super().obey(command)
 
@@ -160,7 +190,7 @@ class Worker(Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 5 == 0:
             self._metrics.registry.refresh()
-        if self._admission.draining and self._is_quiet():
+        if self._long_work.broken or (self._admission.draining and self._is_quiet()):
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -177,6 +207,18 @@ class Worker(Server):
         for connection in list(self.server_state.connections):
             if connection.transport is not None:
                 connection.transport.abort()
+
+
+def places(config: ServerConfig) -> int:
+    """How many processes a server may have at a time: the supervisor, the workers, the one for probes, and
+    those of the workers for work that takes long, in this order."""
+    return 2 + config.workers * (1 + config.renderer_num_workers)
+
+
+def helper_places(config: ServerConfig, place: int) -> range:
+    """The places of the processes of the worker at `place`, for work that takes long."""
+    first = 2 + config.workers + (place - 1) * config.renderer_num_workers
+    return range(first, first + config.renderer_num_workers)
 
 
 async def _refresh(tls: ssl.SSLContext, config: ServerConfig) -> None:

@@ -25,7 +25,8 @@ class ErrorResponse(msgspec.Struct):
 class ApiError(Exception):
     """An answer other than 200. `status` is the HTTP status and `error.code`.
 
-    `retry_after`: seconds after which the client may ask again, for the header Retry-After (RFC 9110, 10.2.3).
+    `retry_after`: seconds after which the client may ask again, for the header Retry-After (RFC 9110,
+    10.2.3).
     """
 
     def __init__(
@@ -57,6 +58,22 @@ def bad_request(message: str, param: str | None = None) -> ApiError:
 def schema_error(message: str, param: str | None = None) -> ApiError:
     """400 for a body that does not bind to the schema; vLLM spells its type with a blank."""
     return ApiError(400, "Bad Request", message, param)
+
+
+def internal_error() -> ApiError:
+    """500 of a defect. The log has the reason; the client gets no detail."""
+    return ApiError(500, "InternalServerError", "Internal server error")
+
+
+RETRY_AFTER = 1
+"""Seconds after which a client that was refused may come again: a queue is seldom longer."""
+
+
+def overloaded(message: str) -> ApiError:
+    """503 for a request that is one too many."""
+    return ApiError(
+        503, "ServiceUnavailableError", f"The server is overloaded. {message}", retry_after=RETRY_AFTER
+    )
 
 
 def unknown_model(name: str, served: list[str]) -> ApiError:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from renderd.server.app import create_app
+from renderd.server.config import ServerConfig
+from renderd.server.long_work import LongWork
+from renderd.server.metrics import Metrics
 from renderd.server.routes import POSTS
+from renderd.server.services import Services
 from renderd.wire.errors import bad_request
 
-from .conftest import Fakes
+from .conftest import FakeModel, Fakes
 
 ClientOf = Callable[..., TestClient]
 
@@ -65,18 +69,22 @@ def test_every_post_route_is_tried() -> None:
     assert {post.path for post in POSTS} == set(CALLS)
 
 
-def test_large_bodies_leave_the_event_loop(client_of: ClientOf, fakes: Fakes) -> None:
-    threads: list[str] = []
+def test_large_bodies_leave_the_event_loop(fakes: Fakes) -> None:
+    """They are long work: test_admission.py has what becomes of that."""
+    services = Services(FakeModel(), fakes.render, fakes.derender)  # type: ignore[arg-type]
+    done: list[int] = []
 
-    def chat(body: bytes) -> bytes:
-        threads.append(threading.current_thread().name)
-        return b"{}"
+    class Elsewhere(LongWork):
+        async def do(self, path: str, body: bytes, request_id: str | None) -> bytes:
+            done.append(len(body))
+            return b"{}"
 
-    fakes.derender.chat = chat  # type: ignore[method-assign]
-    client = client_of()
+    config = ServerConfig()
+    client = TestClient(create_app(config, services, Metrics(), long_work=Elsewhere(config, {})))
     for size in (10, 100_000):
-        client.post("/v1/chat/completions/derender", content=b" " * size, headers=JSON)
-    assert [name.startswith("renderd") for name in threads] == [False, True]
+        assert client.post("/v1/chat/completions/derender", content=b" " * size, headers=JSON).is_success
+    assert done == [100_000]
+    assert [len(body) for body in fakes.derender.bodies] == [10]
 
 
 @pytest.mark.parametrize("path", CALLS)

@@ -174,7 +174,8 @@ def test_a_template_that_works_ends_with_its_worker() -> None:
 
         asking = threading.Thread(target=ask)
         asking.start()
-        (process,) = until(lambda: children(worker))
+        (helper,) = children(worker)
+        (process,) = until(lambda: children(helper))
         until(lambda: cpu_seconds(process) > 0.5)
         os.kill(worker, signal.SIGKILL)
         asking.join()
@@ -269,7 +270,8 @@ def test_probes_through_the_life_of_a_server() -> None:
 
 def test_metrics_are_those_of_all_workers() -> None:
     with running("--workers", "2", "--probe-port", "0") as server:
-        pids = workers(server, 3)
+        workers(server, 3)
+        pids = descendants(server.process.pid)
         for count in range(1, 21):  # on a new connection each
             assert server.post("/tokenize", {"prompt": "a"}).status_code == 200
             for url in (server.url, probe_url(server)):
@@ -319,3 +321,33 @@ def test_a_client_that_speaks_no_tls_does_no_harm(tmp_path: Path) -> None:
             assert connection.recv(65536) == b""
         assert httpx2.get(server.url + "/health", verify=False).status_code == 200
         assert "Traceback" not in "".join(server.log)
+
+
+def test_long_work_does_not_hold_up_other_work() -> None:
+    """While the process for long work is stopped, short work is answered, and the long work afterwards."""
+    prompt = "many words and 数字 12345 " * 20_000
+    with running() as server:
+        [worker] = workers(server, 1)
+        [stopped] = children(worker)
+        os.kill(stopped, signal.SIGSTOP)
+        answers: list[httpx2.Response] = []
+        thread = threading.Thread(target=lambda: answers.append(server.post("/tokenize", {"prompt": prompt})))
+        thread.start()
+        for _ in range(10):
+            assert server.post("/tokenize", {"prompt": "a few words"}).status_code == 200
+        assert server.get("/health").status_code == 200 and not answers
+        os.kill(stopped, signal.SIGCONT)
+        thread.join()
+        assert answers[0].status_code == 200 and answers[0].json()["count"] > 20_000
+
+
+def test_a_process_for_long_work_that_dies_is_replaced_with_its_worker() -> None:
+    with running() as server:
+        [worker] = workers(server, 1)
+        [helper] = children(worker)
+        os.kill(helper, signal.SIGKILL)
+        assert server.post("/tokenize", {"prompt": LONG}).status_code in (500, 503)
+        [other] = until(lambda: [pid for pid in workers(server, 1) if pid != worker])
+        assert server.post("/tokenize", {"prompt": LONG}).status_code == 200
+        until(lambda: not lives(worker) and not lives(helper))
+        assert len(children(other)) == 1
