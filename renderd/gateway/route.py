@@ -6,6 +6,7 @@ get the request; afterwards what is lost is lost.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -19,6 +20,8 @@ from renderd.render.renderer import encode
 from renderd.wire.generate import GenerateChunk, GenerateRequest, GenerateResponse, random_id
 
 __all__ = ["EngineFailure", "EngineRoute", "Generation", "Route", "RouteOptions", "StageTimes", "Whole"]
+
+logger = logging.getLogger("renderd.gateway")
 
 T = TypeVar("T")
 
@@ -168,6 +171,7 @@ class EngineRoute:
                 if failure.status < 500:
                     raise
                 if offered is not None and failure.status == 500:  # an engine says no more than that
+                    logger.warning("engine %s did not load the KV of a prefill: %s", engine.url, failure)
                     self._observer.on_kv("load_failed")
                     if self._options.kv_failure == "fail":
                         raise
@@ -266,15 +270,25 @@ def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise lost(error) from error
 
 
-_OF_DECODE = ("logprobs", "logprob_token_ids", "min_tokens", "stop_token_ids", "bad_words")
+_OF_DECODE = (
+    "logprobs",
+    "logprob_token_ids",
+    "min_tokens",
+    "stop_token_ids",
+    "bad_words",
+    "structured_outputs",
+)
 
 
 def _for_prefill(request: GenerateRequest) -> GenerateRequest:
-    """What has the prompt computed and kept for another engine. The sampled token is of no use to anybody."""
+    """What has the prompt computed and kept for another engine. The sampled token is of no use to anybody.
+
+    It has to end by its length: of an answer that stops an engine keeps nothing.
+    """
     params = {key: value for key, value in request.sampling_params.items() if key not in _OF_DECODE}
     return msgspec.structs.replace(
         request,
-        sampling_params=params | {"max_tokens": 1, "n": 1},
+        sampling_params=params | {"max_tokens": 1, "n": 1, "ignore_eos": True},
         stream=False,
         stream_options=None,
         return_token_ids=None,
