@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
     headers: RawHeaders = ()
 
 
-class _ClientGoneError(Exception):
+class ClientGoneError(Exception):
     """Nobody waits for the answer."""
 
 
@@ -73,7 +73,7 @@ class Endpoint:
         except ApiError as error:
             retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
             answer = _Answer(error.status, error.body(), retry)
-        except _ClientGoneError:
+        except ClientGoneError:
             return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
@@ -83,7 +83,7 @@ class Endpoint:
         await respond(send, answer.status, answer.body, answer.headers)
 
     async def _answer(self, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer:
-        """Raises ApiError, or _ClientGoneError when the client went away."""
+        """Raises ApiError, or ClientGoneError when the client went away."""
         self._admission.enter()
         held = [0]
         try:
@@ -113,7 +113,7 @@ class Endpoint:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _ClientGoneError
+                raise ClientGoneError
             chunk = message.get("body", b"")
             self._admission.hold(len(chunk))
             held[0] += len(chunk)

@@ -15,8 +15,7 @@ from renderd.gateway.gateway import Gateway
 from renderd.gateway.prepared import Finished, Prepared, packed, unpacked
 from renderd.gateway.route import Route
 from renderd.server.admission import Admission
-from renderd.server.endpoint import Brief, Endpoint, RawHeaders, respond
-from renderd.server.endpoint import _ClientGoneError as ClientGoneError
+from renderd.server.endpoint import Brief, ClientGoneError, Endpoint, RawHeaders, respond
 from renderd.server.logs import RequestLog
 from renderd.server.long_work import LongWork
 from renderd.wire.decode import check_content_type

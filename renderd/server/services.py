@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from renderd.wire.api import ServedModel
+
+if TYPE_CHECKING:
+    from renderd.gateway.gateway import Gateway
 
 
 class RenderApi(Protocol):
@@ -45,3 +48,5 @@ class Services:
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
     not_ready: Callable[[], str | None] = lambda: None
     """Why no more requests should be sent here; None when they may be."""
+    gateway: Gateway | None = None
+    """The whole route; None on a server without engines."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from typing import TYPE_CHECKING
 
+import renderd
 from renderd.demo import model_dir
 from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import ModelConfig, load_model
@@ -16,6 +18,9 @@ from renderd.server.fingerprint import fingerprint
 from renderd.server.parsing import load_parsers
 from renderd.server.services import Services
 from renderd.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from renderd.gateway.gateway import Gateway
 
 DEMO = "demo"
 """What the carried model is called."""
@@ -69,22 +74,32 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         max_answer_bytes=config.max_answer_bytes,
     )
     renderer = Renderer(model, parsing.family, render_options)
+    derenderer = Derenderer(
+        model, parsing.family, derender_options, read_messages=renderer.messages_reader.read
+    )
     services = Services(
         model,
         renderer,
-        Derenderer(
-            model,
-            parsing.family,
-            derender_options,
-            read_messages=renderer.messages_reader.read,
-        ),
+        derenderer,
         parsing.reasoning,
         parsing.tools,
         renderer.about,
         fingerprint=found.whole,
         fingerprint_parts=found.parts,
+        gateway=_gateway(config, renderer, derenderer, found.whole),
     )
     return services, SpeedUp(model.tokenizer)
+
+
+def _gateway(
+    config: ServerConfig, renderer: Renderer, derenderer: Derenderer, fingerprint: str
+) -> Gateway | None:
+    if not config.engine_url:
+        return None
+    from renderd.gateway.gateway import gateway_of  # nobody else should wait for what it imports
+
+    name = f"renderd-{renderd.__version__}-{fingerprint[:8]}"
+    return gateway_of(renderer.server, derenderer.setup, name)
 
 
 def settle() -> None:
