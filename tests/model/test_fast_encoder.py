@@ -25,6 +25,7 @@ def test_which_tokenizers_are_encoded_fast(name: str, fast: bool) -> None:
     if fast:
         faster.take()
         assert tokenizer.encoder.encode_text != tokenizer.encode_whole
+        assert tokenizer.encoder.brief_chars > 10_000
     rng = random.Random(0)
     for _ in range(500):
         text = "".join(rng.choices(PIECES, k=8))
