@@ -71,17 +71,19 @@ class Record:
         )
 
     def take(self, noted: Noted) -> None:
-        """What another process noted of the same request. This one has noted nothing that it would lose."""
-        (
-            stages,
-            self.tokens_rendered,
-            self.tokens_derendered,
-            self.replays,
-            self.state_bytes,
-            anomalies,
-        ) = noted
-        self.stages.update(stages)
-        self.anomalies = dict(anomalies)
+        """What another process noted of the same request."""
+        stages, rendered, derendered, replays, state_bytes, anomalies = noted
+        self.tokens_rendered += rendered
+        self.tokens_derendered += derendered
+        self.replays += replays
+        self.state_bytes = state_bytes or self.state_bytes
+        for stage, (began, ended, seconds) in stages.items():
+            known = self.stages.setdefault(stage, [began, ended, 0.0])
+            known[1], known[2] = ended, known[2] + seconds
+        for key, (times, characters) in anomalies:
+            sums = self.anomalies.setdefault(key, [0, 0])
+            sums[0] += times
+            sums[1] += characters
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns; what it notes, it notes here. For a thread that has no current record."""
