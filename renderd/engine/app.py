@@ -37,7 +37,9 @@ class ScriptedEngine:
     loaded.
     """
 
-    def __init__(self, model: Model, delay: float = 0.0, has_kv: bool = False) -> None:
+    def __init__(
+        self, model: Model, delay: float = 0.0, has_kv: bool = False, grammars: bool = False
+    ) -> None:
         eos = model.tokenizer.eos_token_id
         if eos is None and not model.eos_token_ids:
             raise ValueError("the model names no EOS token, so a script has no end")
@@ -46,6 +48,7 @@ class ScriptedEngine:
         self._end_token = eos if eos is not None else min(model.eos_token_ids)
         self._delay = delay
         self._has_kv = has_kv
+        self._grammars = grammars
         self._running: set[Generation] = set()
         self.fault: Fault | None = None
         self.is_healthy = True
@@ -59,7 +62,7 @@ class ScriptedEngine:
     def start(self, request: EngineRequest, params: SamplingParams, header_id: str | None) -> Generation:
         """Begin a checked request. Raises ApiError 400 or 404."""
         self.model.check_name(request.model)
-        check_params(params, request.output_mode, self.vocabulary)
+        check_params(params, request.output_mode, self.vocabulary, self._grammars)
         check_prompt(request, self.model.max_model_len, self.vocabulary)
         given = request.request_id if isinstance(request.request_id, str) else uuid.uuid4().hex[16:]
         room = self.model.max_model_len - len(request.token_ids)

@@ -38,6 +38,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kv-connector", action="store_true", help="hand KV over and take it, as engines with a connector do"
     )
+    parser.add_argument(
+        "--take-grammars",
+        action="store_true",
+        help="take grammars, as engines with a tokenizer do; the script is not held to them",
+    )
     return parser
 
 
@@ -48,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
         model=args.model, served_model_name=args.served_model_name, max_model_len=args.max_model_len
     )
     try:
-        engine = ScriptedEngine(load_model(config), args.token_delay, args.kv_connector)
+        engine = ScriptedEngine(load_model(config), args.token_delay, args.kv_connector, args.take_grammars)
     except (OSError, ValueError) as error:
         print(f"renderd engine (scripted): {error}", file=sys.stderr)
         return 1

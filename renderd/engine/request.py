@@ -97,10 +97,11 @@ def decode_request(body: bytes) -> tuple[EngineRequest, SamplingParams]:
     return request, params
 
 
-def check_params(params: SamplingParams, mode: str, vocabulary: int) -> None:
+def check_params(params: SamplingParams, mode: str, vocabulary: int, grammars: bool = False) -> None:
     """Refuse what a tokens-only engine refuses: values out of range and whatever needs a tokenizer.
 
-    `vocabulary` is the number of token ids. Raises ApiError 400 of type "BadRequestError".
+    `vocabulary` is the number of token ids; `grammars`: they are taken all the same. Raises ApiError 400 of
+    type "BadRequestError".
     """
     numbers = {
         name: value for name, value in structs.asdict(params).items() if isinstance(value, int | float)
@@ -126,7 +127,7 @@ def check_params(params: SamplingParams, mode: str, vocabulary: int) -> None:
             "--skip-tokenizer-init). Send the request to a server that loads a tokenizer, or use "
             "output_mode='tokens'."
         )
-    if params.structured_outputs is not None:
+    if params.structured_outputs is not None and not grammars:
         raise bad_request(
             "Structured outputs requires a tokenizer so it can't be used with 'skip_tokenizer_init'"
         )
