@@ -25,6 +25,7 @@ ROOMS: dict[str, set[str]] = {
         "renderd.wire",
         "parsers",
     },
+    "renderd.client": {"renderd.engine"},
     "renderd.conformance": {"renderd.wire", "parsers"},
     "renderd.demo": {"renderd.engine", "renderd.conformance", "renderd.wire"},
     "renderd.server": {
