@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
 
 import renderd
 from renderd.server.routes import GETS, POSTS
-from renderd.wire import derender
+from renderd.wire import answers, derender
 from renderd.wire.anthropic import MessagesRequest
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
@@ -34,6 +34,23 @@ _RAW = (
     (derender.DerenderResponsesStreamRequest, "prompt_token_ids", list[int]),
 )
 
+WHOLE: tuple[tuple[str, str, Any, Any], ...] = (
+    (
+        "/v1/chat/completions",
+        "Chat request to its answer, or with `stream` to an event stream of chunks. Only with --engine-url.",
+        ChatCompletionRequest,
+        answers.ChatCompletion,
+    ),
+    (
+        "/v1/completions",
+        "Completion request to its answer, or with `stream` to an event stream of chunks. Only with "
+        "--engine-url.",
+        CompletionRequest,
+        answers.Completion,
+    ),
+)
+"""The routes of a gateway: path, summary, request and answer."""
+
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _PROMPTS = [
     {"type": "string"},
@@ -48,10 +65,15 @@ _ERRORS = {
     "404": "The model is not served here.",
     "413": "The body is too large.",
 }
+_ENGINE_ERRORS = {
+    "500": "An engine could not answer.",
+    "502": "An engine was lost.",
+    "503": "No engine is healthy.",
+}
 
 
-def document(root_path: str = "") -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the server's routes."""
+def document(root_path: str = "", whole: Container[str] = ()) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of the server's routes. `whole`: those of WHOLE that it has."""
     types = {repr(kind): kind for kind in _types()}
     schemas, components = msgspec.json.schema_components(types.values(), ref_template=_REF)
     schema_of = dict(zip(types, schemas, strict=True))
@@ -71,6 +93,16 @@ def document(root_path: str = "") -> dict[str, Any]:
         for status, description in _ERRORS.items():
             operation["responses"][status] = {"description": description, "content": content(ErrorResponse)}
         paths[post.path] = {"post": operation}
+    for path, summary, request, response in WHOLE:
+        if path in whole:
+            operation = _operation(summary, {**content(response), "text/event-stream": {}})
+            operation["requestBody"] = {"required": True, "content": content(request)}
+            for status, description in (*_ERRORS.items(), *_ENGINE_ERRORS.items()):
+                operation["responses"][status] = {
+                    "description": description,
+                    "content": content(ErrorResponse),
+                }
+            paths[path] = {"post": operation}
     for get in GETS:
         answer = None if get.response is None else content(get.response)
         methods = ("GET", *get.methods)

@@ -162,9 +162,17 @@ def test_metrics_count_them(deployment: Deployment) -> None:
     assert f'http_requests_total{{handler="{CHAT}",method="POST",status="2xx"}}' in text
 
 
+def test_they_are_documented(deployment: Deployment) -> None:
+    paths = deployment.gateway.get("/openapi.json").json()["paths"]
+    operation = paths[CHAT]["post"]
+    assert set(operation["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
+    assert "503" in operation["responses"]
+
+
 def test_without_engines_there_is_nothing_of_it() -> None:
     with running() as server:
         assert server.post(CHAT, chat()).status_code == 404
+        assert CHAT not in server.get("/openapi.json").json()["paths"]
     command = (
         "import sys; from renderd.server.flags import parse; from renderd.server.startup import load; "
         "import renderd.server.main; load(parse([])[0]); "

@@ -20,7 +20,7 @@ from renderd.demo import model_dir
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "curl -s" in page.read_text("utf-8"))
 LEFT_OUT = "..."
-SERVE = re.compile(r"renderd serve((?: --[\w-]+(?: [\w.]+)?)*)")
+SERVE = re.compile(r"renderd serve(?! \w)((?: --[\w-]+(?: [\w.:/]+)?)*)")
 ENGINE = ("engine", str(model_dir()), "--served-model-name", "demo")
 STARTS = ("renderd ", "carried=")
 """Lines of a page that start the servers, which are started already."""
@@ -35,9 +35,11 @@ def test_commands(page: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", text, re.DOTALL)
     flags = started.group(1).replace(" --port 8000", "").split()
     with ExitStack() as stack:
-        urls = {"localhost:8000": _start(stack, f"docs-{page}", "serve", *flags)}
+        urls = {}
         if "localhost:8001" in text:
             urls["localhost:8001"] = _start(stack, f"docs-{page}-engine", *ENGINE)
+            flags = [flag.replace("http://localhost:8001", urls["localhost:8001"]) for flag in flags]
+        urls["localhost:8000"] = _start(stack, f"docs-{page}", "serve", *flags)
         script = "printf '\\0'\n".join(_commands(block) for block, _ in blocks)
         for address, url in urls.items():
             script = script.replace(address, url)
