@@ -13,7 +13,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from itertools import chain
+from itertools import chain, takewhile
 from threading import Lock
 from typing import Any, overload
 from weakref import ReferenceType, ref
@@ -113,10 +113,27 @@ class TokenIds(Sequence[int]):
         """The same ids between others."""
         return TokenIds.joined([before, self, behind]) if before or behind else self
 
+    def shared(self, other: list[int]) -> int:
+        """How many of the first ids are the first of another list, too."""
+        text = b"," + msgspec.json.encode(other)[1:-1]
+        at = count = 0
+        for segment in self._segments:
+            end = at + len(segment.json)
+            if not text.startswith(segment.json, at) or text[end : end + 1] not in (b"", b","):
+                pairs = zip(segment.ids(), other[count : count + segment.count], strict=False)
+                return count + sum(1 for _ in takewhile(_alike, pairs))
+            at = end
+            count += segment.count
+        return count
+
     def json(self) -> bytes:
         """The JSON array."""
         texts = [segment.json for segment in self._segments if segment.json]
         return b"".join([b"[", texts[0][1:], *texts[1:], b"]"]) if texts else b"[]"
+
+
+def _alike(pair: tuple[int, int]) -> bool:
+    return pair[0] == pair[1]
 
 
 class Encoder:

@@ -17,6 +17,7 @@ from renderd.render.constraint import requested_constraint, tool_constraint
 from renderd.render.conversation import count_tool_calls, has_media
 from renderd.render.ids import base_id
 from renderd.render.options import RenderOptions
+from renderd.render.prefix import prefix_of
 from renderd.render.prompt import Offsets, Truncation, check_chars, tokenize_ids, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
 from renderd.render.writer import Chat, Writer
@@ -168,6 +169,7 @@ def render_message(
         kv_transfer_params=kv_params or None,
         ec_transfer_params=request.ec_transfer_params or None,
         prompt_text=prompt.shown(model, request.return_prompt_text),
+        prefix=prefix_of(request, prompt.ids),
     )
 
 

@@ -9,6 +9,7 @@ from renderd.model import Model
 from renderd.render.chat import Prompt, truncation_of
 from renderd.render.constraint import requested_constraint
 from renderd.render.ids import base_id
+from renderd.render.prefix import check_single, prefix_of
 from renderd.render.prompt import Truncation, tokenize_ids, tokenize_text
 from renderd.render.sampling import Resolved, check_requested_tokens, resolve_max_tokens, sampling_params
 from renderd.wire.completion import CompletionRequest
@@ -31,6 +32,8 @@ def render_completion(
     check_requested_tokens(model, "max_tokens", requested_tokens, request.truncate_prompt_tokens)
     if not request.prompts:
         raise _no_prompt()
+    if len(request.prompts) > 1:
+        check_single(request)
     truncation = truncation_of(
         model, request.truncate_prompt_tokens, request.truncation_side, requested_tokens
     )
@@ -92,6 +95,7 @@ def _generate_request(
         kv_transfer_params=request.kv_transfer_params or None,
         ec_transfer_params=request.ec_transfer_params or None,
         prompt_text=prompt.shown(model, request.return_prompt_text),
+        prefix=prefix_of(request, prompt.ids),
     )
 
 

@@ -45,6 +45,9 @@ class MessagesReader:
         choice = request.tool_choice
         if choice is not None and choice.disable_parallel_tool_use:
             converted.parallel_tool_calls = False
+        converted.previous_token_ids = request.previous_token_ids
+        converted.previous_prefix_hashes = request.previous_prefix_hashes
+        converted.return_prefix_hashes = request.return_prefix_hashes
         return converted
 
     def _fields(self, request: MessagesRequest, messages: list[dict[str, Any]]) -> dict[str, Any]:

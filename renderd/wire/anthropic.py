@@ -9,6 +9,7 @@ import msgspec
 import pydantic_core
 
 from renderd.wire.decode import convert, validation_error
+from renderd.wire.prefix import PrefixFields
 
 _Budget: Any = Annotated[int, msgspec.Meta(ge=1024)]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
@@ -106,7 +107,7 @@ class Thinking(msgspec.Struct, kw_only=True):
     budget_tokens: Any = None
 
 
-class MessagesRequest(msgspec.Struct, kw_only=True):
+class MessagesRequest(PrefixFields, msgspec.Struct, kw_only=True):
     """A request for a message. The fields from `mm_payload` on are vLLM's own."""
 
     model: str

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from renderd.wire.prefix import Prefix
+
 _VARIANT, _RANDOM = 1 << 63, (1 << 62) - 1
 """Of the low half of a UUID: the two bits that are always the same, and the others."""
 
@@ -31,9 +33,9 @@ class ParseContext(msgspec.Struct):
 class GenerateRequest(msgspec.Struct):
     """What a tokens-only engine runs. All keys are always written, in this order.
 
-    `prompt_text` is renderd's own and the exception: it is there if the request's `return_prompt_text` asked
-    for it. It is the text that was tokenized, before any truncation, so `token_offsets` count in it; a prompt
-    that came as ids is decoded. Engines skip it.
+    The last two are renderd's own and the exception: they are there if the request asked for them. Engines
+    skip them. `prompt_text`, for `return_prompt_text`, is the text that was tokenized, before any truncation,
+    so `token_offsets` count in it; a prompt that came as ids is decoded. `prefix` answers PrefixFields.
     """
 
     request_id: str
@@ -55,6 +57,7 @@ class GenerateRequest(msgspec.Struct):
     kv_transfer_params: dict[str, Any] | None
     ec_transfer_params: dict[str, Any] | None
     prompt_text: str | msgspec.UnsetType = msgspec.UNSET
+    prefix: Prefix | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopLogprob(msgspec.Struct):

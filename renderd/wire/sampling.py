@@ -12,6 +12,7 @@ import msgspec
 
 from renderd.wire.decode import convert, rule_error, validation_error
 from renderd.wire.errors import ApiError, bad_request
+from renderd.wire.prefix import PrefixFields
 from renderd.wire.structured import (
     ResponseFormat,
     StructuredOutputs,
@@ -35,7 +36,7 @@ class RepetitionDetection(msgspec.Struct):
     min_count: int = 0
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
+class SamplingFields(PrefixFields, msgspec.Struct, kw_only=True):
     """Fields of both APIs that end up in sampling_params or other keys of the GenerateRequest (contract
     B.1)."""
 
