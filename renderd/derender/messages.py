@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,10 +13,9 @@ from renderd.derender.blocks import BlockWriter, Progress, blocks_of, stop_reaso
 from renderd.derender.context import Context
 from renderd.derender.ids import CallIds
 from renderd.derender.message import FAILURES
-from renderd.derender.opening import Stream
 from renderd.derender.requests import read_object
 from renderd.derender.route import MessageRoute, finished_prompt_tokens, streamed_prompt_tokens
-from renderd.derender.stream import StreamDerenderer, guarded
+from renderd.derender.stream import News, StreamDerenderer, guarded
 from renderd.wire.anthropic_answers import (
     EndDelta,
     ErrorEvent,
@@ -32,7 +31,7 @@ from renderd.wire.anthropic_answers import (
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest, is_null
 from renderd.wire.errors import ApiError, bad_request
-from renderd.wire.generate import GenerateChunk, GenerateChunkChoice
+from renderd.wire.generate import GenerateResponse
 
 Reader = Callable[[dict[str, Any], str], ChatCompletionRequest]
 """A messages request in JSON, and its dotted place -> the chat request that it is. Raises ApiError."""
@@ -57,26 +56,9 @@ class MessagesDerenderer:
 
     def batch(self, body: DerenderMessagesRequest) -> MessageAnswer:
         """The message of a finished answer."""
-        response = body.generate_response
         model, context, seed = self._batch.open(body, self._route)
-        if len(response.choices) != 1:
-            raise bad_request(f"a message is one choice (got {len(response.choices)}).")
-        choice = response.choices[0]
-        if (failure := FAILURES.get(choice.finish_reason or "")) is not None:
-            raise ApiError(500, "InternalServerError", failure)
-        decoded = self._batch.decode(choice, context, seed)
-        progress = Progress(finished_prompt_tokens(body))
-        writer = BlockWriter(progress, context, _call_ids(context, response.request_id), response.request_id)
-        writer.feed(decoded.events)
-        writer.end()
-        end = _end(decoded.finish_reason, decoded.stop_reason, progress)
-        return MessageAnswer(
-            id=response.request_id,
-            content=blocks_of(writer.take()),
-            model=model,
-            stop_reason=end.stop_reason,
-            stop_sequence=end.stop_sequence,
-            usage=MessageUsage(progress.input_tokens, len(choice.token_ids or ())),
+        return message_answer(
+            self._batch, body.generate_response, model, context, seed, finished_prompt_tokens(body)
         )
 
     def stream(self, body: DerenderMessagesStreamRequest) -> MessagesStreamAnswer:
@@ -92,36 +74,78 @@ class MessagesDerenderer:
         events: list[MessageEvent] = []
         if memory.answer is None:
             progress = Progress(streamed_prompt_tokens(body, memory.prompt_tokens))
-            events.append(_start(chunk, stream.model, progress))
+            events.append(start_event(chunk.request_id, stream.model, progress.input_tokens))
         else:
             progress = msgspec.convert(memory.answer, Progress)
         for choice in [] if memory.ended else chunk.choices:
-            events += self._choice(stream, choice, chunk.request_id, progress)
+            news = self._stream.advance(stream, choice)
+            memory.ended = memory.ended or news.finish_reason is not None
+            self._stream.save(stream, choice)
+            events += events_of(news, progress, stream.context, chunk.request_id, memory.tokens)
         memory.answer = progress
         return MessagesStreamAnswer(events, self._stream.opening.close(stream))
 
-    def _choice(
-        self, stream: Stream, choice: GenerateChunkChoice, request_id: str, progress: Progress
-    ) -> list[MessageEvent]:
-        news = self._stream.advance(stream, choice)
-        writer = BlockWriter(progress, stream.context, _call_ids(stream.context, request_id), request_id)
-        writer.feed([*news.events, *news.rest])
-        failure = FAILURES.get(news.finish_reason or "")
-        if news.finish_reason is not None:
-            if failure is None:
-                writer.end()
-            stream.memory.ended = True
-        self._stream.save(stream, choice)
-        events = writer.take()
-        if failure is not None:
-            return [*events, ErrorEvent(Failure(failure))]
-        if news.finish_reason is not None:
-            usage = MessageUsage(progress.input_tokens, stream.memory.tokens)
-            events += [
-                MessageDelta(_end(news.finish_reason, news.stop_reason, progress), usage),
-                MessageStop(),
-            ]
-        return events
+
+def message_answer(
+    batch: BatchDerenderer,
+    response: GenerateResponse,
+    model: str,
+    context: Context,
+    seed: Sequence[int],
+    prompt_tokens: int,
+) -> MessageAnswer:
+    """The message of a finished answer to a compiled request. `seed`: the ids before the output. Raises
+    ApiError."""
+    if len(response.choices) != 1:
+        raise bad_request(f"a message is one choice (got {len(response.choices)}).")
+    choice = response.choices[0]
+    if (failure := FAILURES.get(choice.finish_reason or "")) is not None:
+        raise ApiError(500, "InternalServerError", failure)
+    decoded = batch.decode(choice, context, seed)
+    progress = Progress(prompt_tokens)
+    writer = BlockWriter(progress, context, _call_ids(context, response.request_id), response.request_id)
+    writer.feed(decoded.events)
+    writer.end()
+    end = _end(decoded.finish_reason, decoded.stop_reason, progress)
+    return MessageAnswer(
+        id=response.request_id,
+        content=blocks_of(writer.take()),
+        model=model,
+        stop_reason=end.stop_reason,
+        stop_sequence=end.stop_sequence,
+        usage=MessageUsage(prompt_tokens, len(choice.token_ids or ())),
+    )
+
+
+def start_event(request_id: str, model: str, prompt_tokens: int) -> MessageStart:
+    """The first event of a message."""
+    return MessageStart(
+        MessageAnswer(
+            id=request_id,
+            content=[],
+            model=model,
+            stop_reason=None,
+            stop_sequence=None,
+            usage=MessageUsage(prompt_tokens, 0),
+        )
+    )
+
+
+def events_of(
+    news: News, progress: Progress, context: Context, request_id: str, tokens: int
+) -> list[MessageEvent]:
+    """What news of an answer are to its client. `tokens`: of the output so far."""
+    writer = BlockWriter(progress, context, _call_ids(context, request_id), request_id)
+    writer.feed(news.events)
+    writer.feed(news.rest)
+    if news.finish_reason is None:
+        return writer.take()
+    if (failure := FAILURES.get(news.finish_reason)) is not None:
+        return [*writer.take(), ErrorEvent(Failure("api_error", failure))]
+    writer.end()
+    end = _end(news.finish_reason, news.stop_reason, progress)
+    usage = MessageUsage(progress.input_tokens, tokens)
+    return [*writer.take(), MessageDelta(end, usage), MessageStop()]
 
 
 def _call_ids(context: Context, request_id: str) -> CallIds:
@@ -132,17 +156,4 @@ def _end(finish_reason: str | None, stop_reason: int | str | None, progress: Pro
     return EndDelta(
         stop_reason_of(finish_reason, stop_reason, progress.called),
         stop_reason if isinstance(stop_reason, str) else None,
-    )
-
-
-def _start(chunk: GenerateChunk, model: str, progress: Progress) -> MessageStart:
-    return MessageStart(
-        MessageAnswer(
-            id=chunk.request_id,
-            content=[],
-            model=model,
-            stop_reason=None,
-            stop_sequence=None,
-            usage=MessageUsage(progress.input_tokens, 0),
-        )
     )

@@ -13,6 +13,7 @@ from renderd.gateway.chat import ChatFace
 from renderd.gateway.completions import CompletionFace
 from renderd.gateway.desk import Desk
 from renderd.gateway.face import Face
+from renderd.gateway.messages import MessagesFace
 from renderd.gateway.prepared import packed, unpacked_finished
 from renderd.render.chat import Server
 
@@ -58,4 +59,9 @@ def _finish(face: Face, body: bytes, request_id: str | None) -> bytes:
 def gateway_of(server: Server, setup: Setup, system_fingerprint: str | None) -> Gateway:
     """The gateway of one model. `system_fingerprint`: see Desk."""
     desk = Desk(server, setup, StreamDerenderer(setup), BatchDerenderer(setup), system_fingerprint)
-    return Gateway(desk, {"/v1/chat/completions": ChatFace(desk), "/v1/completions": CompletionFace(desk)})
+    faces: dict[str, Face] = {
+        "/v1/chat/completions": ChatFace(desk),
+        "/v1/completions": CompletionFace(desk),
+        "/v1/messages": MessagesFace(desk),
+    }
+    return Gateway(desk, faces)

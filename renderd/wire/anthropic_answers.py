@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from renderd.wire.errors import ApiError
 from renderd.wire.state import DerenderStreamState
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
@@ -131,16 +132,45 @@ class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
     """The last event."""
 
 
-class Failure(msgspec.Struct, tag_field="type", tag="api_error"):
+FailureType = Literal[
+    "invalid_request_error",
+    "authentication_error",
+    "permission_error",
+    "not_found_error",
+    "request_too_large",
+    "rate_limit_error",
+    "timeout_error",
+    "overloaded_error",
+    "api_error",
+]
+_FAILURES: dict[int, FailureType] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+class Failure(msgspec.Struct):
     """What went wrong."""
 
+    type: FailureType
     message: str
 
 
 class ErrorEvent(msgspec.Struct, tag_field="type", tag="error"):
-    """The last event of a message that failed: there is no stop reason for it."""
+    """The body of an error, and the last event of a message that failed: there is no stop reason for it."""
 
     error: Failure
+
+
+def error_event(error: ApiError) -> ErrorEvent:
+    """An error as Anthropic's API says it."""
+    kind = _FAILURES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
+    return ErrorEvent(Failure(kind, error.text))
 
 
 MessageEvent = (
@@ -160,3 +190,9 @@ class MessagesStreamAnswer(msgspec.Struct):
 
     events: list[MessageEvent]
     stream_state: DerenderStreamState
+
+
+class TokenCount(msgspec.Struct):
+    """Answer to a call that counts the tokens of a prompt."""
+
+    input_tokens: int

@@ -39,15 +39,15 @@ class ApiError(Exception):
         self.message = message
         self.param = param
 
+    @property
+    def text(self) -> str:
+        """The message as clients see it, scrubbed of addresses and paths."""
+        return scrub(self.message).strip()
+
     def body(self) -> bytes:
-        """The JSON envelope, scrubbed of addresses and paths."""
-        return msgspec.json.encode(
-            ErrorResponse(
-                ErrorInfo(
-                    scrub(self.message).strip(), self.type, self.param and scrub(self.param), self.status
-                )
-            )
-        )
+        """The JSON envelope."""
+        info = ErrorInfo(self.text, self.type, self.param and scrub(self.param), self.status)
+        return msgspec.json.encode(ErrorResponse(info))
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:

@@ -53,12 +53,13 @@ class Scripted:
 def scripted(count: int = 1, has_kv: bool = False) -> Iterator[list[Scripted]]:
     """So many engines."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_scripted(has_kv)) for _ in range(count)]
+        engines = [ScriptedEngine(model(), has_kv=has_kv) for _ in range(count)]
+        yield [stack.enter_context(serving(engine)) for engine in engines]
 
 
 @contextmanager
-def _scripted(has_kv: bool) -> Iterator[Scripted]:
-    engine = ScriptedEngine(model(), has_kv=has_kv)
+def serving(engine: ScriptedEngine) -> Iterator[Scripted]:
+    """An engine that answers."""
     server = uvicorn.Server(uvicorn.Config(create_app(engine), port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()

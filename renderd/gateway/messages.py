@@ -1,0 +1,107 @@
+"""`/v1/messages`: a request of Anthropic's API in, the message or its events out (contract D.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from renderd import telemetry
+from renderd.derender.blocks import Progress
+from renderd.derender.messages import events_of, message_answer, start_event
+from renderd.gateway.desk import Desk, encoded
+from renderd.gateway.prepared import Prepared, prompt_of, session_of
+from renderd.render.chat import render_chat
+from renderd.render.messages import MessagesReader
+from renderd.wire.anthropic_answers import MessageEvent, error_event
+from renderd.wire.decode import parse_object
+from renderd.wire.errors import ApiError
+from renderd.wire.generate import GenerateChunk, GenerateResponse
+
+
+class MessagesFace:
+    """See Face."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._reader = MessagesReader(desk.server)
+
+    def prepare(self, body: bytes, request_id: str | None) -> Prepared:
+        """A message that is rendered."""
+        desk = self._desk
+        began = telemetry.clock()
+        raw = parse_object(body)
+        request = self._reader.read(raw)
+        telemetry.spent("decode", began)
+        generate = render_chat(desk.server, request, request_id)
+        verdict = desk.setup.prompt_verdict(request, generate.token_ids)
+        return Prepared(
+            request_id=generate.request_id,
+            model=desk.setup.model_name(request.model),
+            context=desk.setup.chat_context(request, verdict),
+            verdict=verdict,
+            streams=bool(request.stream),
+            session=session_of(raw),
+            prompts=[prompt_of(generate)],
+        )
+
+    def finish(self, prepared: Prepared, responses: Sequence[GenerateResponse]) -> bytes:
+        """The message."""
+        response, prompt = responses[0], prepared.prompts[0]
+        response.request_id = prepared.request_id
+        answer = message_answer(
+            self._desk.batch, response, prepared.model, prepared.context, prompt.tail, prompt.count
+        )
+        began = telemetry.clock()
+        body = encoded(answer)
+        telemetry.spent("encode", began)
+        return body
+
+    def writer(self, prepared: Prepared) -> MessageWriter:
+        """Writes the events."""
+        return MessageWriter(self._desk, prepared)
+
+    def failure(self, error: ApiError) -> bytes:
+        """An error as Anthropic's API says it."""
+        return encoded(error_event(error))
+
+
+class MessageWriter:
+    """See Writer."""
+
+    def __init__(self, desk: Desk, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._live = desk.live(prepared)
+        self._progress = Progress(prepared.prompts[0].count)
+
+    @property
+    def cut(self) -> bool:
+        return self._live.cut
+
+    def begin(self) -> bytes:
+        prepared = self._prepared
+        return _written([start_event(prepared.request_id, prepared.model, self._progress.input_tokens)])
+
+    def read(self, event: GenerateChunk) -> bytes:
+        prepared, choice, pieces = self._prepared, self._live.choices[0], b""
+        for said in event.choices:
+            if choice.ended:
+                break
+            news = choice.read(said)
+            pieces += _written(
+                events_of(news, self._progress, prepared.context, prepared.request_id, choice.tokens)
+            )
+        return pieces
+
+    def end(self) -> bytes:
+        return b""
+
+    def failure(self, error: ApiError) -> bytes:
+        return _written([error_event(error)])
+
+
+def _written(events: Sequence[MessageEvent]) -> bytes:
+    """Events as server-sent ones."""
+    return b"".join([b"event: %b\ndata: %b\n\n" % (_kind(event), encoded(event)) for event in events])
+
+
+def _kind(event: MessageEvent) -> bytes:
+    return str(event.__struct_config__.tag).encode()
