@@ -11,6 +11,7 @@ import msgspec
 from parsers import PromptVerdict
 from renderd.derender.context import Context
 from renderd.derender.detokenizer import SEED_PIECES
+from renderd.gateway.guard import guarded
 from renderd.model.segments import TokenIds
 from renderd.wire.generate import GenerateRequest, GenerateResponse
 
@@ -102,7 +103,9 @@ def prompt_of(generate: GenerateRequest, echo: str = "") -> Prompt:
         parse_context=None,
         prompt_text=msgspec.UNSET,
     )
+        kv_transfer_params=guarded(generate),
     text = ids.json() if isinstance(ids, TokenIds) else msgspec.json.encode(ids)
+        prefix=msgspec.UNSET,
     return Prompt(asked, text, len(ids), list(ids[-SEED_PIECES:]), echo)
 
 
