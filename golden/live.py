@@ -3,9 +3,10 @@
     python -m golden.live [--server NAME ...]
 
 First `vllm serve --tokens-only` behind `renderd serve`: render, generate, derender in three calls, then the
-streaming client, which sends chat_request and prompt_token_ids with the first event only. Then the coupled
-`vllm serve`. Output tokens are forced, so both answer the same tokens. Answers are compared as
-`renderd conformance` compares them: a difference has to stand in golden/divergences.toml. The oracle is built
+streaming client, which sends chat_request and prompt_token_ids with the first event only; and the same
+requests to renderd's gateway, stop strings among them. Then the coupled `vllm serve`. Output tokens are
+forced, so both answer the same tokens. Answers are compared as `renderd conformance` compares them, the
+gateway's chunks also key by key: a difference has to stand in golden/divergences.toml. The oracle is built
 when it is missing. Exit status 0 when all agree.
 """
 
@@ -16,7 +17,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from tokenizers import Tokenizer
@@ -29,7 +30,9 @@ from renderd.conformance.assemble import Assembly
 from renderd.conformance.cases import Golden, Recording
 from renderd.conformance.checks import Finding, Judge
 from renderd.conformance.divergences import Divergences
+from renderd.conformance.formats import outline
 from renderd.conformance.rules import BATCH, stream_rules
+from renderd.conformance.shapes import differing_order, differing_shapes
 
 GOLDEN = Path(__file__).resolve().parent
 SERVERS = ("qwen3-hermes", "qwen3-coder", "llama3-json", "deepseek-r1", "deepseek-v31", "qwen3-plain")
@@ -47,14 +50,19 @@ class Split:
         self._renderd = Client(renderd)
         self._engine = Client(engine)
 
+    def check(self, api: str, request: Json) -> None:
+        """Raises CannotBeSplit."""
+        rendered = self._renderd.post_ok(f"{PATHS[api]}/render", request)
+        for prompt in [rendered] if isinstance(rendered, dict) else rendered:
+            if "structured_outputs" in prompt["sampling_params"]:
+                raise CannotBeSplit
+
     def batch(self, api: str, request: Json) -> Json:
-        """The three calls (contract K.1). Raises CannotBeSplit."""
+        """The three calls (contract K.1)."""
         path = PATHS[api]
         rendered = self._renderd.post_ok(f"{path}/render", request)
         single = api == "chat"
         prompts = [rendered] if single else rendered
-        if any("structured_outputs" in prompt["sampling_params"] for prompt in prompts):
-            raise CannotBeSplit
         generated = [self._engine.post_ok("/inference/v1/generate", prompt) for prompt in prompts]
         ids = [prompt["token_ids"] for prompt in prompts]
         counts = [len(one) for one in ids]
@@ -92,11 +100,32 @@ class Split:
         return chunks
 
 
+class Whole:
+    """renderd's gateway, or a coupled server, as a client of it."""
+
+    def __init__(self, url: str) -> None:
+        self._client = Client(url)
+
+    def batch(self, api: str, request: Json) -> Json:
+        """The answer."""
+        answer: Json = self._client.post_ok(PATHS[api], request)
+        return answer
+
+    def stream(self, api: str, request: Json) -> list[Json]:
+        """The chunks."""
+        return events(self._client.sse(PATHS[api], request))
+
+
 def wanted(case: Json) -> bool:
-    """Cases that both deployments can be asked: a tokens-only engine refuses stop strings."""
+    """Cases that all deployments can be asked."""
+    return "output" in case and case.get("coupled", True) and case["api"] in ("chat", "completion")
+
+
+def in_three_calls(case: Json) -> bool:
+    """Those that can go in three calls: a tokens-only engine refuses stop strings, and a stream is one of
+    one prompt."""
     request = case["request"]
-    single = not isinstance(request.get("prompt"), list)
-    return "output" in case and case.get("coupled", True) and not request.get("stop") and single
+    return not request.get("stop") and not isinstance(request.get("prompt"), list)
 
 
 def requests(case: Json, script: Script) -> tuple[Json, Json]:
@@ -110,12 +139,14 @@ def requests(case: Json, script: Script) -> tuple[Json, Json]:
 
 
 @contextlib.contextmanager
-def split(reference: oracle.Oracle, model: Path, flags: Sequence[str]) -> Iterator[Split]:
-    """renderd with the configuration's flags before a tokens-only engine."""
+def split(reference: oracle.Oracle, model: Path, flags: Sequence[str]) -> Iterator[tuple[Split, Whole]]:
+    """renderd with the configuration's flags before a tokens-only engine, in three calls and as a gateway."""
     kept = [part for at, flag in enumerate(flags) if flag in MODEL_FLAGS for part in flags[at : at + 2]]
     engine = reference.serve(model, [*kept, "--tokens-only"], LOGS / "live-tokens-only.log")
-    with engine as engine_url, renderd_serve(model, flags, LOGS / "live-renderd.log") as renderd_url:
-        yield Split(renderd_url, engine_url)
+    with engine as engine_url:
+        flags = [*flags, "--engine-url", engine_url]
+        with renderd_serve(model, flags, LOGS / "live-renderd.log") as renderd_url:
+            yield Split(renderd_url, engine_url), Whole(renderd_url)
 
 
 def compare(name: str, reference: oracle.Oracle) -> tuple[int, int, list[str]]:
@@ -126,42 +157,64 @@ def compare(name: str, reference: oracle.Oracle) -> tuple[int, int, list[str]]:
     eos = eos_token_id(model, tokenizer)
     cases = [case for case in load_cases(name) if wanted(case)]
     asked = {case["id"]: requests(case, Script(case, tokenizer, eos)) for case in cases}
-    ours: dict[str, tuple[Json, list[Json]]] = {}
-    with split(reference, model, server.flags) as deployment:
+    ours: dict[str, list[Answered]] = {}
+    with split(reference, model, server.flags) as (calls, gateway):
         for case in cases:
             batch, stream = asked[case["id"]]
             with contextlib.suppress(CannotBeSplit):
-                answer = deployment.batch(case["api"], batch)
-                ours[case["id"]] = (answer, deployment.stream(case["api"], stream))
+                calls.check(case["api"], batch)
+                ways: list[Split | Whole] = [calls, gateway] if in_three_calls(case) else [gateway]
+                ours[case["id"]] = [
+                    Answered(way is gateway, way.batch(case["api"], batch), way.stream(case["api"], stream))
+                    for way in ways
+                ]
     known = {case.id: case for case in Golden(GOLDEN).cases(name)}
     divergences = Divergences.load(GOLDEN / "divergences.toml")
     declared, failures = 0, []
     with reference.serve(model, server.flags, LOGS / "live-coupled.log") as url:
-        client = Client(url)
+        coupled = Whole(url)
         for case in (case for case in cases if case["id"] in ours):
             batch, stream = asked[case["id"]]
-            path = PATHS[case["api"]]
             recording = Recording(
                 case["id"],
-                batch=client.post_ok(path, batch),
-                stream=events(client.sse(path, stream)),
+                batch=coupled.batch(case["api"], batch),
+                stream=coupled.stream(case["api"], stream),
             )
             judge = Judge(divergences, known[case["id"]], recording)
-            findings = list(judged(judge, case, *ours[case["id"]]))
+            findings = [
+                finding
+                for answered in ours[case["id"]]
+                for finding in judged(judge, case, answered, recording.stream or [])
+            ]
             declared += sum(bool(finding.declared) for finding in findings)
             failures += [f"{case['id']}: {finding.what}" for finding in findings if not finding.declared]
     return len(ours), declared, failures
 
 
-def judged(judge: Judge, case: Json, batch: Json, chunks: Sequence[Json]) -> Iterator[Finding]:
-    """How renderd's two answers differ from the coupled ones."""
-    yield from judge.compare("batch", batch, BATCH)
+class Answered(NamedTuple):
+    """Both answers to a case. `whole`: of the gateway, which knows what the coupled server knows."""
+
+    whole: bool
+    batch: Json
+    chunks: list[Json]
+
+
+def judged(judge: Judge, case: Json, answered: Answered, coupled: Sequence[Json]) -> Iterator[Finding]:
+    """How two answers of renderd's differ from the coupled ones."""
+    yield from judge.compare("batch", answered.batch, BATCH)
     assembly = Assembly()
-    for chunk in chunks:
+    for chunk in answered.chunks:
         assembly.add(chunk)
     yield from (Finding(f"stream order: {fault}") for fault in assembly.faults)
-    rules = stream_rules(int(case["request"].get("n") or 1), False)
-    yield from judge.compare("stream", assembly.answer(), rules)
+    rules = stream_rules(1 if answered.whole else int(case["request"].get("n") or 1), False)
+    declared = False
+    for finding in judge.compare("stream", assembly.answer(), rules, outline(answered.batch)):
+        declared = declared or bool(finding.declared)
+        yield finding
+    if answered.whole:
+        yield from map(Finding, differing_shapes(coupled, answered.chunks))
+        if not declared:
+            yield from map(Finding, differing_order(coupled, answered.chunks))
 
 
 def main() -> None:

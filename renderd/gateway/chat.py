@@ -10,7 +10,14 @@ from msgspec import UNSET
 from renderd import telemetry
 from renderd.gateway.chunks import Chunks
 from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
-from renderd.gateway.prepared import Prepared, known_ids, prompt_of, session_of, usage_options
+from renderd.gateway.prepared import (
+    Prepared,
+    known_ids,
+    prompt_of,
+    session_of,
+    usage_options,
+    wants_times,
+)
 from renderd.render.chat import render_chat
 from renderd.wire.chat import ChatCompletionRequest, decode_chat_request
 from renderd.wire.decode import parse_object
@@ -47,6 +54,7 @@ class ChatFace:
             prompts=[prompt_of(generate, self._echo(request) if request.echo else "")],
             prompt_text=None if generate.prompt_text is UNSET else generate.prompt_text,
             weight_versions=request.return_weight_versions,
+            stage_times=wants_times(raw),
         )
 
     def _echo(self, request: ChatCompletionRequest) -> str:
@@ -102,6 +110,7 @@ class ChatWriter:
         self._live = desk.live(prepared)
         self._parsed = prepared.context.parser is not None
         self._details: dict[str, Any] | None = None
+        self._metrics: dict[str, Any] = {}
         self._chunks = Chunks(prepared, "chat.completion.chunk", desk.setup.now(), desk.system_fingerprint)
 
     @property
@@ -122,6 +131,8 @@ class ChatWriter:
     def read(self, event: GenerateChunk) -> bytes:
         if event.usage is not None:
             self._details = event.usage.prompt_tokens_details
+        if event.metrics is not None:
+            self._metrics = {**self._metrics, **event.metrics}
         pieces = b""
         for news in event.choices:
             choice = self._live.choices[news.index]
@@ -146,7 +157,7 @@ class ChatWriter:
         usage = GenerateUsage(prompt, prompt + tokens, tokens, self._details)
         if self._counts_reasoning:
             usage.completion_tokens_details = {"reasoning_tokens": self._live.reasoning_tokens}
-        return self._chunks.total(usage) + DONE
+        return self._chunks.total(usage, self._metrics) + DONE
 
     def failure(self, error: ApiError) -> bytes:
         return error_event(error)

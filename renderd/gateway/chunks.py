@@ -30,9 +30,11 @@ class Chunks:
         named = {"id": prepared.request_id, "object": kind, "created": created, "model": prepared.model}
         self._head = b"data: " + _encode(named)[:-1] + b',"choices":['
         self._start = self._head + b'{"index":'
-        self._fingerprint = b"" if fingerprint is None else b',"system_fingerprint":%b' % _encode(fingerprint)
+        self._named = {} if fingerprint is None else {"system_fingerprint": fingerprint}
         self._include_usage = prepared.include_usage
-        self._last = b"" if prepared.include_usage else self._fingerprint
+        self._last = b""
+        if self._named and not prepared.include_usage:
+            self._last = b"," + _encode(self._named)[1:-1]
 
     def role(self, index: int, role: str, prompt_ids: bytes, prompt_text: str | None, usage: bytes) -> bytes:
         """The first chunk of a choice of a chat. `prompt_ids`: as JSON."""
@@ -117,12 +119,16 @@ class Chunks:
             details,
         )
 
-    def total(self, usage: GenerateUsage) -> bytes:
-        """The chunk of the whole usage; empty where nobody wants one."""
-        if not self._include_usage:
-            return b""
-        said = {name: value for name, value in msgspec.structs.asdict(usage).items() if value is not None}
-        return b'%b],"usage":%b%b}\n\n' % (self._head, _encode(said), self._fingerprint)
+    def total(self, usage: GenerateUsage, metrics: dict[str, Any]) -> bytes:
+        """The chunk of the whole usage and of what else is known in the end; empty where nobody wants it."""
+        said: dict[str, Any] = {}
+        if self._include_usage:
+            counted = msgspec.structs.asdict(usage).items()
+            said["usage"] = {name: value for name, value in counted if value is not None}
+            said |= self._named
+        if metrics:
+            said["metrics"] = metrics
+        return b"%b],%b\n\n" % (self._head, _encode(said)[1:]) if said else b""
 
 
 def _delta(delta: Delta) -> bytes:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from renderd import telemetry
 from renderd.derender import checks
 from renderd.gateway.chunks import Chunks
 from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
-from renderd.gateway.prepared import Prepared, known_ids, prompt_of, session_of, usage_options
+from renderd.gateway.prepared import (
+    Prepared,
+    known_ids,
+    prompt_of,
+    session_of,
+    usage_options,
+    wants_times,
+)
 from renderd.render.completion import render_completion
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
@@ -44,6 +52,7 @@ class CompletionFace:
             session=session_of(raw),
             prompts=[prompt_of(one, echo) for one, echo in zip(generates, echoes, strict=True)],
             weight_versions=request.return_weight_versions,
+            stage_times=wants_times(raw),
             silent=bool(request.echo) and request.max_tokens == 0,
         )
 
@@ -95,6 +104,7 @@ class CompletionWriter:
         lives = [desk.live(prepared, at) for at in range(len(prepared.prompts))]
         self._choices = [choice for live in lives for choice in live.choices]
         self._silent = set(range(len(self._choices)))
+        self._metrics: dict[str, Any] = {}
         self._chunks = Chunks(prepared, "text_completion", desk.setup.now(), desk.system_fingerprint)
 
     @property
@@ -107,6 +117,8 @@ class CompletionWriter:
 
     def read(self, event: GenerateChunk) -> bytes:
         prepared, pieces = self._prepared, b""
+        if event.metrics is not None:
+            self._metrics = {**self._metrics, **event.metrics}
         for news in event.choices:
             choice = self._choices[news.index]
             if choice.ended:
@@ -127,7 +139,8 @@ class CompletionWriter:
 
     def end(self) -> bytes:
         prompt, tokens = self._prepared.prompt_tokens, sum(choice.tokens for choice in self._choices)
-        return self._chunks.total(GenerateUsage(prompt, prompt + tokens, tokens)) + DONE
+        usage = GenerateUsage(prompt, prompt + tokens, tokens)
+        return self._chunks.total(usage, self._metrics) + DONE
 
     def failure(self, error: ApiError) -> bytes:
         return error_event(error)

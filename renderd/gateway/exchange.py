@@ -6,17 +6,21 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
+
+import msgspec
 
 from renderd.derender.live import Live
 from renderd.gateway.desk import Desk
 from renderd.gateway.face import Face, Writer
 from renderd.gateway.merged import Merged
 from renderd.gateway.prepared import Prepared
-from renderd.gateway.route import Generation, Route
+from renderd.gateway.route import Generation, Route, StageTimes
 from renderd.wire.errors import ApiError, internal_error
 from renderd.wire.generate import (
     ChoiceLogprobs,
     GenerateChoice,
+    GenerateChunk,
     GenerateChunkChoice,
     GenerateResponse,
     TokenLogprob,
@@ -43,13 +47,22 @@ async def responses(desk: Desk, route: Route, prepared: Prepared) -> list[Genera
 
 async def _response(desk: Desk, route: Route, prepared: Prepared, at: int) -> GenerateResponse:
     prompt = prepared.prompts[at]
-    if not prepared.context.stop:
-        return (await route.whole(prompt.request(False), prepared.session)).response
-    if prompt.generate.sampling_params.get("prompt_logprobs") is not None:  # no stream has them
-        response = (await route.whole(prompt.request(False), prepared.session)).response
-        return _shortened(response, desk.live(prepared, at))
-    generation = await route.stream(prompt.request(False), prepared.session)
-    return await _collected(generation, desk.live(prepared, at))
+    stops = bool(prepared.context.stop)
+    if stops and prompt.generate.sampling_params.get("prompt_logprobs") is None:
+        generation = await route.stream(prompt.request(False), prepared.session)
+        response, times = await _collected(generation, desk.live(prepared, at)), generation.times
+    else:  # no stream has log probabilities of the prompt
+        answered = await route.whole(prompt.request(False), prepared.session)
+        response, times = answered.response, answered.times
+        if stops:
+            response = _shortened(response, desk.live(prepared, at))
+    if prepared.stage_times:
+        response.metrics = {**(response.metrics or {}), **_stages(times)}
+    return response
+
+
+def _stages(times: StageTimes) -> dict[str, Any]:
+    return {"stage_seconds": msgspec.structs.asdict(times)}
 
 
 def events(face: Face, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
@@ -74,6 +87,9 @@ async def _relayed(writer: Writer, route: Route, prepared: Prepared) -> AsyncGen
                 if pieces and (not generation.pending or len(pieces) >= MAX_PIECES):
                     yield b"".join(pieces)
                     pieces.clear()
+            if prepared.stage_times:
+                times = GenerateChunk(request_id="", choices=[], metrics=_stages(generation.times))
+                pieces.append(writer.read(times))
             pieces.append(writer.end())
         except ApiError as error:
             pieces.append(writer.failure(error))

@@ -58,6 +58,7 @@ class Prepared(msgspec.Struct, kw_only=True):
         prompts: in their order.
         prompt_text: wanted in the answer.
         weight_versions: they are wanted in the answer.
+        stage_times: how long each stage took is wanted in the answer's `metrics`.
         silent: an answer says the prompts alone, for which an engine cannot be asked.
         told: what an API remembers of the request besides.
     """
@@ -74,6 +75,7 @@ class Prepared(msgspec.Struct, kw_only=True):
     prompts: list[Prompt]
     prompt_text: str | None = None
     weight_versions: bool = False
+    stage_times: bool = False
     silent: bool = False
     told: bytes = b""
 
@@ -101,11 +103,11 @@ def prompt_of(generate: GenerateRequest, echo: str = "") -> Prompt:
         sampling_params=params,
         return_token_ids=None,
         parse_context=None,
-        prompt_text=msgspec.UNSET,
-    )
         kv_transfer_params=guarded(generate),
-    text = ids.json() if isinstance(ids, TokenIds) else msgspec.json.encode(ids)
+        prompt_text=msgspec.UNSET,
         prefix=msgspec.UNSET,
+    )
+    text = ids.json() if isinstance(ids, TokenIds) else msgspec.json.encode(ids)
     return Prompt(asked, text, len(ids), list(ids[-SEED_PIECES:]), echo)
 
 
@@ -119,6 +121,11 @@ def session_of(raw: Mapping[str, Any]) -> str | None:
     """The `conversation_id` of a request."""
     named = raw.get("conversation_id")
     return named if isinstance(named, str) and named else None
+
+
+def wants_times(raw: Mapping[str, Any]) -> bool:
+    """The `return_stage_times` of a request."""
+    return raw.get("return_stage_times") is True
 
 
 class _KnownIds(TokenIds):

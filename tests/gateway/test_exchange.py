@@ -225,6 +225,20 @@ def test_what_the_engine_says_besides() -> None:
     assert got[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 8}
 
 
+def test_how_long_the_stages_took() -> None:
+    choice = GenerateChoice(0, "stop", token_ids=[EOS])
+    response = GenerateResponse(request_id="x", choices=[choice])
+    stages = {"queue": None, "prefill": None, "first_token": None, "decode": None}
+    timed = {**REQUEST, "return_stage_times": True}
+    answer = whole(PLAIN, CHAT, timed, FakeRoute(wholes=[response]))
+    assert answer["metrics"] == {"stage_seconds": stages}
+    for path, request in ((CHAT, timed), (TEXT, {"prompt": "a", "return_stage_times": True})):
+        got = chunks(streamed(PLAIN, path, {**request, "stream": True}, FakeRoute([stream_of("a")])))
+        assert got[-1]["choices"] == []
+        assert got[-1]["metrics"] == {"stage_seconds": stages}
+        assert "usage" not in got[-1]
+
+
 def test_an_echo() -> None:
     messages = [{"role": "user", "content": "Say"}, {"role": "assistant", "content": "Well,"}]
     request = {
