@@ -4,8 +4,8 @@ A client that says what the last turn's tokens were (PrefixFields) may send `kv_
 KV of these tokens. What vLLM's NIXL connector makes of them:
 
 - `do_remote_prefill`: the KV of the whole prompt is loaded.
-- `do_remote_decode` with `remote_block_ids`: the KV of the first `remote_num_tokens` tokens is loaded. They are
-  the last turn's prompt and answer, however this prompt goes on
+- `do_remote_decode` with `remote_block_ids`: the KV of the first `remote_num_tokens` tokens is loaded. They
+  are of the last turn's prompt and answer, however this prompt goes on
   (https://github.com/vllm-project/vllm/issues/43094).
 
 An offer that goes beyond the shared prefix is taken back as a whole. It cannot be shortened: the parameters

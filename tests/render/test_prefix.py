@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,3 +266,12 @@ def test_thinking_that_the_template_keeps() -> None:
         "diverges_at": None,
         "chain": None,
     }
+
+
+def test_the_documentation_says_how_to_hash() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prefix.md").read_text("utf-8")
+    found: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], found)
+    ids = [*range(0, 70_000, 1001), 2**32 - 1]
+    for block in (1, 7, 16, 71, 100):
+        assert found["chain"](ids, block) == prefix_chain(ids, block).hashes
