@@ -6,6 +6,8 @@ replica.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from renderd.server.config import ServerConfig
 from renderd.wire.errors import overloaded
 
@@ -13,8 +15,9 @@ from renderd.wire.errors import overloaded
 class Admission:
     """What one worker holds.
 
-    `in_flight`: requests whose answers are not sent; `held_bytes`: of their bodies. `draining`: the worker is
-    about to end: what comes is answered, and told not to come again on this connection.
+    `in_flight`: requests whose answers are not sent; `held_bytes`: of their bodies; `unread_bytes`: of
+    answers that their clients have still to take. `draining`: the worker is about to end: what comes is
+    answered, and told not to come again on this connection.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -23,6 +26,7 @@ class Admission:
         self.in_flight = 0
         self.held_bytes = 0
         self.draining = False
+        self.unread_bytes: Callable[[], int] = lambda: 0
 
     def enter(self) -> None:
         """A request has come. Raises ApiError 503 when there are too many; else `leave` has to follow."""
@@ -36,7 +40,9 @@ class Admission:
         self.held_bytes -= held
 
     def hold(self, size: int) -> None:
-        """Bytes of a body have come. Raises ApiError 503 when bodies take too much memory."""
-        if self.held_bytes + size > self._max_bytes:
-            raise overloaded(f"The bodies of the requests under way take {self._max_bytes} bytes.")
+        """Bytes of a body have come. Raises ApiError 503 when too much is held."""
+        if self.held_bytes + self.unread_bytes() + size > self._max_bytes:
+            raise overloaded(
+                f"Bodies under way and answers that nobody took yet have {self._max_bytes} bytes."
+            )
         self.held_bytes += size

@@ -133,6 +133,8 @@ class ServerConfig:
     """Bytes of their bodies."""
     max_queue_seconds: float = 30.0
     """How long work waits for a process that does long work."""
+    max_client_seconds: float = 60.0
+    """How long a client may take to send a request, and to take its answer."""
     max_text_chars: int | None = None
     """Of one text that is tokenized, and ids of one list that is detokenized; None: see Model."""
     max_state_bytes: int = 4 * 1024 * 1024

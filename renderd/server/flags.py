@@ -271,6 +271,12 @@ def _parsing_flags(group: _Group) -> None:
         help="how long a request waits for a process that does long work (30) before it is refused with 503",
     )
     add(
+        "--max-client-seconds",
+        metavar="S",
+        type=arguments.positive_seconds,
+        help="how long a client may take to send a request, and to take its answer (60)",
+    )
+    add(
         "--max-text-chars",
         metavar="N",
         type=arguments.positive_int,

@@ -9,6 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from renderd.server.config import ServerConfig, StartupError, environment_int
+from renderd.server.connection import Connection
 
 _BACKLOG = 2048
 """Connections that wait to be accepted. The kernel has its own limit."""
@@ -60,6 +61,7 @@ def api_settings(
     be used."""
     settings = uvicorn.Config(
         app,
+        http=Connection,
         log_config=None,
         log_level=config.uvicorn_log_level,
         access_log=False,  # the entrance writes them
@@ -83,6 +85,8 @@ def api_settings(
 
 def probe_settings(app: ASGIApp) -> uvicorn.Config:
     """Of the HTTP server of probes: without TLS and access lines."""
-    settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+    settings = uvicorn.Config(
+        app, http=Connection, log_config=None, access_log=False, lifespan="off", ws="none"
+    )
     settings.load()
     return settings

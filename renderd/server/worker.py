@@ -20,6 +20,7 @@ from renderd.server.acceptor import Acceptor
 from renderd.server.admission import Admission
 from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
+from renderd.server.connection import Connections
 from renderd.server.long_work import LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.probes import State
@@ -39,6 +40,8 @@ END; the faster encoder is exact, take it."""
 QUIET_SECONDS = 1.0
 """How long nobody asks before a draining worker ends: load balancers learn late that it does."""
 _REFRESH_SECONDS = 2.0
+_CLIENT_SECONDS = 60.0
+"""--max-client-seconds, for servers of no API."""
 
 
 class Server(uvicorn.Server):
@@ -48,13 +51,15 @@ class Server(uvicorn.Server):
         super().__init__(settings)
         self._listening = listening
         self._state = state
+        self._client_seconds = _CLIENT_SECONDS
         self._place = 0
         self._pipes: Pipes | None = None
+        self.clients = Connections(lambda count: state.set_connections(self._place, count))
 
     def work(self, pipes: Pipes, place: int) -> None:
         """Serve until END. `place`: the process's own in `State`."""
         self._pipes, self._place = pipes, place
-        self.server_state.connections = _Connections(lambda count: self._state.set_connections(place, count))
+        self.server_state.connections = self.clients
         self.run([self._listening])
 
     @contextmanager
@@ -91,21 +96,10 @@ class Server(uvicorn.Server):
         if command == END:
             self.should_exit = True
 
-
-class _Connections(set[Any]):
-    """Says how many there are."""
-
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        super().__init__()
-        self._tell = tell
-
-    def add(self, connection: Any) -> None:
-        super().add(connection)
-        self._tell(len(self))
-
-    def discard(self, connection: Any) -> None:
-        super().discard(connection)
-        self._tell(len(self))
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            self.clients.hurry(self._client_seconds)
+        return await super().on_tick(counter)
 
 
 class Worker(Server):
@@ -131,7 +125,9 @@ class Worker(Server):
         super().__init__(settings, listening, state)
         self._route = route
         self._flags = config
+        self._client_seconds = config.max_client_seconds
         self._admission = admission
+        admission.unread_bytes = self.clients.unread_bytes
         self._metrics = metrics
         self._long_work = long_work
         self._take_faster = take_faster

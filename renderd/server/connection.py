@@ -1,0 +1,131 @@
+"""HTTP/1.1 as uvicorn speaks it, with bounds to what a client may make its process hold and wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from renderd.wire.errors import ApiError
+
+MAX_HEAD_BYTES = 65536
+"""Of a request's first line and headers; also of whatever else is no body, such as what stands around chunks
+of one. More is read only where it came together with the end of the head."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection of a client. It is one of the `Connections` of its server."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        assert isinstance(self.connections, Connections)
+        self._unread = self.connections.unread
+        self._no_body = 0
+        self._in_head = True
+        self._owed: tuple[Any, str] | None = None
+        self._owed_since = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        self._no_body += len(data)
+        super().data_received(data)
+        if self._no_body > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(431, f"The head of the request is larger than {MAX_HEAD_BYTES} bytes.")
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # nobody reads those behind a body
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._no_body = False, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._no_body = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._no_body = 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread.add(self)
+
+    def resume_writing(self) -> None:
+        self._unread.discard(self)
+        super().resume_writing()
+
+    def hurry(self, now: float, seconds: float) -> None:
+        """To be called now and then: ends the connection of a client that took more than `seconds` to send a
+        request or to take its answer. `now`: by the loop's clock."""
+        owed = self._owes()
+        if owed is None or owed != self._owed:
+            self._owed, self._owed_since = owed, now
+        elif now - self._owed_since > seconds:
+            if owed[1] == "request":
+                self._refuse(408, f"The request took more than {seconds:g} seconds to arrive.")
+            else:
+                self.transport.abort()
+
+    def _owes(self) -> tuple[Any, str] | None:
+        """What the client has to do next, for which request; None where it is the server's turn."""
+        cycle = self.cycle
+        if self.flow.write_paused:
+            return cycle, "answer"
+        if self.pipeline:
+            return None
+        if cycle is not None and not cycle.response_complete:
+            return (cycle, "request") if cycle.more_body else None
+        # Between two requests uvicorn has a timer of its own, which the first byte of a request stops.
+        return (cycle, "request") if self.timeout_keep_alive_task is None else None
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Say so, if it can be said, and close."""
+        cycle = self.cycle
+        began = self._no_body > 0 or (cycle is not None and not cycle.response_complete)
+        if not began:
+            self.transport.close()
+        elif self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
+            self.transport.abort()
+        else:
+            phrase = HTTPStatus(status).phrase
+            body = ApiError(status, phrase.replace(" ", "") + "Error", message).body()
+            head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            self.transport.close()
+
+
+class Connections(set[Any]):
+    """Those of a process. `tell`: called with their number. `unread`: those whose clients have still to take
+    what was written."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        super().__init__()
+        self._tell = tell
+        self.unread: set[Connection] = set()
+
+    def add(self, connection: Any) -> None:
+        super().add(connection)
+        self._tell(len(self))
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        self.unread.discard(connection)
+        self._tell(len(self))
+
+    def unread_bytes(self) -> int:
+        """Of answers that are written and not taken."""
+        return sum(connection.transport.get_write_buffer_size() for connection in self.unread)
+
+    def hurry(self, seconds: float) -> None:
+        """See Connection."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self):
+            connection.hurry(now, seconds)
