@@ -18,10 +18,18 @@ from renderd.gateway.prepared import (
     wants_times,
 )
 from renderd.render.completion import render_completion
+from renderd.wire.answers import CompletionLogprobs
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
 from renderd.wire.errors import ApiError
-from renderd.wire.generate import GenerateChunk, GenerateResponse, GenerateUsage
+from renderd.wire.generate import (
+    ChoiceLogprobs,
+    GenerateChunk,
+    GenerateResponse,
+    GenerateUsage,
+    TokenLogprob,
+    TopLogprob,
+)
 
 
 class CompletionFace:
@@ -72,10 +80,13 @@ class CompletionFace:
         if len(responses) == 1:
             answer.ec_transfer_params = responses[0].ec_transfer_params
         shown = iter(answer.choices)
-        for response, echo in zip(responses, echoes, strict=True):
+        for response, echo, prompt in zip(responses, echoes, prompts, strict=True):
             prompt_logprobs = named_tokens(desk.setup, response.prompt_logprobs)
             for generated in response.choices:
                 choice = next(shown)
+                if echo and choice.logprobs is not None and prompt_logprobs is not None:
+                    of_prompt = _echoed_logprobs(desk, known_ids(prompt), prompt_logprobs)
+                    choice.logprobs = of_prompt if prepared.silent else _joined(of_prompt, choice.logprobs)
                 choice.prompt_logprobs = prompt_logprobs
                 choice.routed_experts = generated.routed_experts
                 if prepared.silent:
@@ -94,6 +105,35 @@ class CompletionFace:
     def failure(self, error: ApiError) -> bytes:
         """The envelope."""
         return error.body()
+
+
+def _echoed_logprobs(
+    desk: Desk, ids: Sequence[int], logprobs: Sequence[dict[str, dict[str, Any]] | None]
+) -> CompletionLogprobs:
+    """Log probabilities of the tokens of a prompt. Nothing precedes the first, so it has none."""
+    entries = []
+    for token_id, entry in zip(ids[1:], logprobs[1:], strict=True):
+        tops = [TopLogprob(int(name), candidate["logprob"]) for name, candidate in (entry or {}).items()]
+        own = next((top.logprob for top in tops if top.token_id == token_id), 0.0)
+        entries.append(TokenLogprob(token_id, own, top_logprobs=tops))
+    decoder = desk.setup.logprobs
+    first = decoder.completion(ChoiceLogprobs([TokenLogprob(ids[0], 0.0)]), None, ())
+    assert first is not None
+    first.token_logprobs = [None]
+    rest = decoder.completion(ChoiceLogprobs(entries), None, ids[:1])
+    assert rest is not None
+    return _joined(first, rest)
+
+
+def _joined(first: CompletionLogprobs, second: CompletionLogprobs) -> CompletionLogprobs:
+    """Those of a text that goes on. The second count from its beginning."""
+    offset = first.text_offset[-1] + len(first.tokens[-1])
+    return CompletionLogprobs(
+        [*first.text_offset, *(offset + one for one in second.text_offset)],
+        [*first.token_logprobs, *second.token_logprobs],
+        [*first.tokens, *second.tokens],
+        [*first.top_logprobs, *second.top_logprobs],
+    )
 
 
 class CompletionWriter:

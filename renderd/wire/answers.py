@@ -36,10 +36,11 @@ class ChatLogprobs(msgspec.Struct):
 
 
 class CompletionLogprobs(msgspec.Struct):
-    """Four lists in parallel, one element a sampled token; offsets count characters."""
+    """Four lists in parallel, one element a sampled token, of an echo also one a token of the prompt; offsets
+    count characters. Nothing is known of how likely the first token of a prompt is."""
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
     top_logprobs: list[dict[str, float] | None]
 

@@ -254,6 +254,22 @@ def test_an_echo() -> None:
     assert answer["choices"][0]["message"]["content"] == "Well, yes"
     got = chunks(streamed(PLAIN, CHAT, {**request, "stream": True}, FakeRoute([stream_of(" yes")])))
     assert [chunk["choices"][0]["delta"].get("content") for chunk in got] == ["", "Well,", " yes", ""]
+    wanted: Json = {
+        "text_offset": [0, 4, 9],
+        "token_logprobs": [None, -2.0, -3.0],
+        "tokens": ["Once", " upon", " a"],
+        "top_logprobs": [None, {" upon": -2.0, "Once": -1.0}, None],
+    }
+    of_prompt = [None, {"5193": {"logprob": -2.0}, "12522": {"logprob": -1.0}}]
+    for silent in (False, True):
+        logprobs = ChoiceLogprobs([TokenLogprob(ids(" a")[0], -3.0)])
+        choice = GenerateChoice(0, "length", token_ids=ids(" a"), logprobs=logprobs)
+        response = GenerateResponse(request_id="x", choices=[choice], prompt_logprobs=of_prompt)
+        echoed = {"prompt": "Once upon", "echo": True, "logprobs": 1, "max_tokens": 0 if silent else 1}
+        answer = whole(PLAIN, TEXT, echoed, FakeRoute(wholes=[response]))
+        shown = {key: value[:2] for key, value in wanted.items()} if silent else wanted
+        assert answer["choices"][0]["logprobs"] == shown
+        assert answer["choices"][0]["text"] == ("Once upon" if silent else "Once upon a")
     nothing = {"prompt": "Once", "echo": True, "max_tokens": 0}
     one = GenerateResponse(request_id="x", choices=[GenerateChoice(0, "length", token_ids=ids(" upon"))])
     answer = whole(PLAIN, TEXT, nothing, FakeRoute(wholes=[one]))
