@@ -26,6 +26,7 @@ class GenerateRequest(TypedDict, total=False):
     sampling_params: Required[Body]
     stream: bool
     kv_transfer_params: Body | None
+    prefix: Body
 
 
 class GenerateResponse(TypedDict, total=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from types import TracebackType
 from typing import Self, cast
 
@@ -31,21 +31,43 @@ from renderd.client.calls import (
     render_call,
 )
 
+_UNABLE = (502, 503, 504)
+"""Statuses of a replica that cannot answer now, where another one may."""
+
 
 class _Common:
-    """`render`, `engine`, `prefill`: URLs; without one for prefill there is no fourth call."""
+    """Which server a call goes to."""
 
-    def __init__(self, render: str, engine: str, prefill: str | None) -> None:
-        self._urls: dict[Server, str | None] = {"render": render, "engine": engine, "prefill": prefill}
-
-    def _arguments(self, call: Call) -> Body:
-        """Of an httpx request."""
-        return {
-            "method": "POST",
-            "url": f"{self._urls[call.server]}".rstrip("/") + call.path,
-            "content": call.body,
-            "headers": {"Content-Type": "application/json"},
+    def __init__(self, render: str | Sequence[str], engine: str, prefill: str | None) -> None:
+        self._urls: dict[Server, list[str]] = {
+            "render": [render] if isinstance(render, str) else list(render),
+            "engine": [engine],
+            "prefill": [] if prefill is None else [prefill],
         }
+        self._last = 0  # of render's replicas, the one that answered
+
+    def _replicas(self, server: Server) -> list[str]:
+        """In the order in which they are to be asked."""
+        urls = self._urls[server]
+        at = self._last if server == "render" else 0
+        return urls[at:] + urls[:at]
+
+    def _read(self, call: Call, url: str, response: httpx.Response) -> bytes:
+        if call.server == "render":
+            self._last = self._urls["render"].index(url)
+        if response.status_code != 200:
+            raise RenderdError(call.server, response.status_code, response.content)
+        return response.content
+
+
+def _arguments(call: Call, url: str) -> Body:
+    """Of an httpx request."""
+    return {
+        "method": "POST",
+        "url": url.rstrip("/") + call.path,
+        "content": call.body,
+        "headers": {"Content-Type": "application/json"},
+    }
 
 
 _TIMEOUT = httpx.Timeout(None, connect=5.0)
@@ -54,12 +76,18 @@ _TIMEOUT = httpx.Timeout(None, connect=5.0)
 class Client(_Common):
     """The calls, one after another. Errors of servers are RenderdError, those of the network httpx's.
 
-    `render`, `engine`, `prefill`: URLs; without one for prefill there is no fourth call. `http`: for settings
-    of one's own, such as an API key; else an answer may take any time. May be used by several threads.
+    `render`, `engine`, `prefill`: URLs; without one for prefill there is no fourth call. `render` may name
+    several replicas of one server: where one is gone or cannot answer, another gets the same call, in the
+    middle of a stream too. `http`: for settings of one's own, such as an API key; else an answer may take any
+    time. May be used by several threads.
     """
 
     def __init__(
-        self, render: str, engine: str, prefill: str | None = None, http: httpx.Client | None = None
+        self,
+        render: str | Sequence[str],
+        engine: str,
+        prefill: str | None = None,
+        http: httpx.Client | None = None,
     ) -> None:
         super().__init__(render, engine, prefill)
         self._http = http or httpx.Client(timeout=_TIMEOUT)
@@ -83,7 +111,7 @@ class Client(_Common):
     def prefill(self, request: GenerateRequest) -> Body | None:
         """Have the prompt computed. What decode has to know to load its KV; None when it has to compute the
         prompt itself, for there is no engine for prefill, or it hands nothing over."""
-        if self._urls["prefill"] is None:
+        if not self._urls["prefill"]:
             return None
         return cast("Body | None", self._ask(prefill_call(request)).get("kv_transfer_params"))
 
@@ -96,7 +124,8 @@ class Client(_Common):
     ) -> Generator[bytes, None, None]:
         """The events of a request that streams, without [DONE]. Ending it early aborts the request."""
         events = Events()
-        with self._http.stream(**self._arguments(generate_call(request, kv_transfer_params))) as response:
+        call = generate_call(request, kv_transfer_params)
+        with self._http.stream(**_arguments(call, self._urls["engine"][0])) as response:
             if response.status_code != 200:
                 raise RenderdError("engine", response.status_code, response.read())
             try:
@@ -105,7 +134,8 @@ class Client(_Common):
                 events.end()
             finally:
                 if not events.is_over:
-                    self.abort([f"generate-tokens-{request['request_id']}"])
+                    with suppress(httpx.TransportError):  # an engine that is gone has nothing to abort
+                        self.abort([f"generate-tokens-{request['request_id']}"])
 
     def abort(self, answer_ids: Sequence[str]) -> None:
         """End requests by the `request_id` of their answers."""
@@ -146,17 +176,24 @@ class Client(_Common):
         return cast(Body, msgspec.json.decode(self._post(call)))
 
     def _post(self, call: Call) -> bytes:
-        response = self._http.request(**self._arguments(call))
-        if response.status_code != 200:
-            raise RenderdError(call.server, response.status_code, response.content)
-        return response.content
+        *others, last = self._replicas(call.server)
+        for url in others:
+            with suppress(httpx.TransportError):
+                response = self._http.request(**_arguments(call, url))
+                if response.status_code not in _UNABLE:
+                    return self._read(call, url, response)
+        return self._read(call, last, self._http.request(**_arguments(call, last)))
 
 
 class AsyncClient(_Common):
     """`Client` for asyncio. Belongs to one event loop."""
 
     def __init__(
-        self, render: str, engine: str, prefill: str | None = None, http: httpx.AsyncClient | None = None
+        self,
+        render: str | Sequence[str],
+        engine: str,
+        prefill: str | None = None,
+        http: httpx.AsyncClient | None = None,
     ) -> None:
         super().__init__(render, engine, prefill)
         self._http = http or httpx.AsyncClient(timeout=_TIMEOUT)
@@ -179,7 +216,7 @@ class AsyncClient(_Common):
 
     async def prefill(self, request: GenerateRequest) -> Body | None:
         """See Client."""
-        if self._urls["prefill"] is None:
+        if not self._urls["prefill"]:
             return None
         return cast("Body | None", (await self._ask(prefill_call(request))).get("kv_transfer_params"))
 
@@ -194,9 +231,8 @@ class AsyncClient(_Common):
     ) -> AsyncGenerator[bytes, None]:
         """See Client. Use `contextlib.aclosing` where it may be ended early."""
         events = Events()
-        async with self._http.stream(
-            **self._arguments(generate_call(request, kv_transfer_params))
-        ) as response:
+        call = generate_call(request, kv_transfer_params)
+        async with self._http.stream(**_arguments(call, self._urls["engine"][0])) as response:
             if response.status_code != 200:
                 raise RenderdError("engine", response.status_code, await response.aread())
             try:
@@ -206,7 +242,8 @@ class AsyncClient(_Common):
                 events.end()
             finally:
                 if not events.is_over:
-                    await self.abort([f"generate-tokens-{request['request_id']}"])
+                    with suppress(httpx.TransportError):
+                        await self.abort([f"generate-tokens-{request['request_id']}"])
 
     async def abort(self, answer_ids: Sequence[str]) -> None:
         """See Client."""
@@ -251,7 +288,10 @@ class AsyncClient(_Common):
         return cast(Body, msgspec.json.decode(await self._post(call)))
 
     async def _post(self, call: Call) -> bytes:
-        response = await self._http.request(**self._arguments(call))
-        if response.status_code != 200:
-            raise RenderdError(call.server, response.status_code, response.content)
-        return response.content
+        *others, last = self._replicas(call.server)
+        for url in others:
+            with suppress(httpx.TransportError):
+                response = await self._http.request(**_arguments(call, url))
+                if response.status_code not in _UNABLE:
+                    return self._read(call, url, response)
+        return self._read(call, last, await self._http.request(**_arguments(call, last)))

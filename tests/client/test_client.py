@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -125,6 +126,57 @@ def test_async(render: str, engines: list[Scripted]) -> None:
             assert text == answer["choices"][0]["text"] == "The sky"
 
     asyncio.run(talk())
+
+
+def test_another_replica_goes_on(render: str, engines: list[Scripted]) -> None:
+    """With the same state, in the middle of a stream: nothing is lost and nothing said twice."""
+    body = chat(stop="Really", request_id="r")
+    with Client(render, engines[0].url) as client:
+        expected = assembled(list(client.stream_chat(body)))
+    with running(*PARSERS) as first, Client([first.url, render], engines[0].url) as client:
+        chunks = client.stream_chat(body)
+        got = [next(chunks) for _ in range(6)]
+        first.stop()
+        assert assembled(got + list(chunks))["choices"] == expected["choices"]
+        assert batch(client, body)["choices"]
+
+    async def talk() -> None:
+        gone = "http://127.0.0.1:9"
+        async with AsyncClient([gone, render], engines[0].url) as client:
+            streamed = assembled([chunk async for chunk in client.stream_chat(body)])
+            assert streamed["choices"] == expected["choices"]
+        async with AsyncClient([gone, gone], engines[0].url) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.render_chat(body)
+
+    asyncio.run(talk())
+
+
+def test_a_replica_that_cannot_answer(render: str, engines: list[Scripted]) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        status = {"busy": 503, "wrong": 400}[request.url.host]
+        return httpx.Response(status, json={"error": {"message": request.url.host}})
+
+    asked: list[str] = []
+    http = httpx.Client(transport=httpx.MockTransport(refuse))
+    with Client(["http://busy", "http://wrong"], engines[0].url, http=http) as client:
+        for _ in range(2):
+            with pytest.raises(RenderdError, match="render: 400: wrong"):
+                client.render_chat(chat())
+    assert asked == ["busy", "wrong", "wrong"]
+
+
+def test_the_page(render: str, engines: list[Scripted]) -> None:
+    """docs/client.md: its example runs."""
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text("utf-8")
+    found: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        for port, url in ((8000, render), (8001, engines[0].url), (8002, engines[1].url)):
+            code = code.replace(f"http://localhost:{port}", url).replace("http://renderd-2:8000", render)
+        exec(code, found)
+    assert "scripted engine" in found["completion"]["choices"][0]["message"]["reasoning"]
+    assert found["prefix"]["shared_tokens"] == len(found["request"]["token_ids"])
 
 
 ENDLESS = {"force_delay": 0.01, "force_token_ids": [65] * 1000}
