@@ -1,7 +1,8 @@
 """How the scripted engine fails on demand, so that what stands in front of engines can be tried.
 
-A fault is `{"kind": KIND, "after": EVENTS}` or the kind alone, before any event. It stands in `force_fault`
-of a request's `sampling_params.extra_args`, or holds for all requests of an engine (POST /script).
+A fault is `{"kind": KIND, "after": EVENTS}` or, because a chat's `vllm_xargs` hold no objects, a text: "KIND" or
+"KIND:EVENTS". It stands in `force_fault` of a request's `sampling_params.extra_args`, or holds for all requests
+of an engine (POST /script).
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ def fault_of(value: Any) -> Fault | None:
     """What a client wrote. Raises ApiError 400."""
     if value is None or isinstance(value, Fault):
         return value
+    if isinstance(value, str):
+        kind, _, after = value.partition(":")
+        value = {"kind": kind, "after": after or 0}
     try:
-        return msgspec.convert({"kind": value} if isinstance(value, str) else value, Fault)
+        return msgspec.convert(value, Fault, strict=False)
     except msgspec.ValidationError as error:
         raise bad_request(f"force_fault cannot be used: {error}", "force_fault") from None
 

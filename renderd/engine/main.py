@@ -17,7 +17,7 @@ DESCRIPTION = (
     "/inference/v1/generate as `vllm serve --tokens-only` does. It answers what a request's vllm_xargs say: "
     "force_text, a string, or force_token_ids, a list of ids; for n > 1 a list with one of them a choice. "
     "Else it answers a fixed sentence. force_delay: seconds a token takes; force_fault: what goes wrong, one "
-    'of refuse, drop, error and stall, or {"kind": KIND, "after": EVENTS}. POST /script with fault and '
+    "of refuse, drop, error and stall, or KIND:EVENTS, such as drop:3. POST /script with fault and "
     "healthy says it for all requests and for /health, GET /script tells what came."
 )
 

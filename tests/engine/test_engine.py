@@ -308,3 +308,34 @@ def test_content_type(http: TestClient) -> None:
     )
     assert (status, kind, param) == (400, "Bad Request", None)
     assert "Only 'application/json' is allowed" in message
+
+
+# What goes wrong on demand
+
+
+@pytest.mark.parametrize("fault", ["error:2", {"kind": "error", "after": 2}])
+def test_an_error_event_on_demand(http: TestClient, fault: Any) -> None:
+    extra = {"force_token_ids": SCRIPT, "force_fault": fault}
+    first, second, failure = events(http, body(extra_args=extra))
+    assert [first["choices"][0]["token_ids"], second["choices"][0]["token_ids"]] == [[10], [11]]
+    assert failure["error"]["code"] == 500
+
+
+def test_a_refusal_on_demand(http: TestClient) -> None:
+    refused = http.post(GENERATE, json=body(extra_args={"force_fault": "refuse"}))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+
+
+@pytest.mark.parametrize("extra", [{"force_fault": "x"}, {"force_fault": "drop:x"}, {"force_delay": -1}])
+def test_faults_that_are_none(http: TestClient, extra: dict[str, Any]) -> None:
+    status, _, _, param = error(http.post(GENERATE, json=body(extra_args=extra)))
+    assert (status, param) == (400, next(iter(extra)))
+
+
+def test_the_script_of_an_engine(http: TestClient) -> None:
+    assert http.post("/script", json={"fault": "refuse", "healthy": False}).status_code == 200
+    assert http.get("/health").status_code == http.post(GENERATE, json=body()).status_code == 503
+    http.post("/script", json={})
+    assert http.get("/health").status_code == http.post(GENERATE, json=body()).status_code == 200
+    http.post("/inference/v1/abort_requests", json={"request_ids": ["x", "y"]})
+    assert http.get("/script").json() == {"requests": 2, "aborts": 2, "loaded": 0, "running": 0}
