@@ -1,8 +1,8 @@
 """How the scripted engine fails on demand, so that what stands in front of engines can be tried.
 
-A fault is `{"kind": KIND, "after": EVENTS}` or, because a chat's `vllm_xargs` hold no objects, a text: "KIND" or
-"KIND:EVENTS". It stands in `force_fault` of a request's `sampling_params.extra_args`, or holds for all requests
-of an engine (POST /script).
+A fault is `{"kind": KIND, "after": EVENTS}` or, because a chat's `vllm_xargs` hold no objects, a text: "KIND"
+or "KIND:EVENTS". It stands in `force_fault` of a request's `sampling_params.extra_args`, or holds for all
+requests of an engine (POST /script).
 """
 
 from __future__ import annotations
