@@ -101,22 +101,27 @@ class Entrance:
 
 
 class _Answer:
-    """Watches an answer go out, and adds headers to it. `length`: of its body, in bytes, 0 if it has not
-    said."""
+    """Watches an answer go out, and adds headers to it. `length`: of its body, in bytes: as it said, else as
+    much as has gone."""
 
     def __init__(self, send: Send, added: RawHeaders) -> None:
         self._send = send
         self._added = added
         self.status = _CLIENT_GONE
         self.length = 0
+        self._counting = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = message["headers"]
             self.status = message["status"]
-            self.length = _number(next((v for n, v in headers if n == b"content-length"), None))
+            declared = next((v for n, v in headers if n == b"content-length"), None)
+            self.length = _number(declared)
+            self._counting = declared is None
             if self._added:
                 message["headers"] = [*headers, *self._added]
+        elif self._counting:
+            self.length += len(message.get("body", b""))
         await self._send(message)
 
 
