@@ -28,6 +28,7 @@ from renderd.derender.requests import read_completion_request
 from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch
+from renderd.model.hurry import takes_long
 from renderd.wire.derender import (
     DerenderChatStreamRequest,
     DerenderCompletionStreamRequest,
@@ -42,6 +43,8 @@ from renderd.wire.state import DerenderStreamState
 
 T = TypeVar("T")
 
+_BRIEF_BYTES = 16384
+"""Of a prompt's ids that are read in less than a millisecond."""
 _COMPLETION = "body.DerenderCompletionStreamRequest"
 
 
@@ -204,6 +207,7 @@ class Opening:
             )
         context = self._contexts.get(memory.digest)
         if context is None:
+            takes_long()
             context = compile(raw)
             digest, size = travels(context)
             if digest != memory.digest:
@@ -276,6 +280,7 @@ class Opening:
         kept = self._snapshots.get(key)
         if kept is not None:
             return self._stream(model, state, self._read(kept[0], memory.route), context, kept[1])
+        takes_long()
         telemetry.replayed()
         stream = self._stream(model, state, memory, context)
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
@@ -333,5 +338,7 @@ def _check_plain(state: DerenderStreamState | None, context: Context) -> None:
 def _read_prompt(value: Raw, loc: str) -> list[int] | None:
     if is_null(value):
         return None
+    if len(value) > _BRIEF_BYTES:
+        takes_long()
     ids: Any = decode_field(value, PromptIds, f"{loc}.prompt_token_ids")
     return list(ids)

@@ -22,6 +22,7 @@ from renderd.derender.message import delta_of, finish_reason_of, text_of
 from renderd.derender.opening import Opening, Stream
 from renderd.derender.setup import Setup
 from renderd.derender.stops import End, drop_stop_token
+from renderd.model.hurry import takes_long
 from renderd.wire.answers import (
     ChatChunk,
     ChatChunkChoice,
@@ -37,6 +38,9 @@ from renderd.wire.generate import GenerateChunk, GenerateChunkChoice, GenerateUs
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_BRIEF_TOKENS, _BRIEF_LOGPROBS = 500, 50
+"""Tokens of an event that are read in a millisecond or less, and those of one that has their candidates."""
 
 
 @dataclass
@@ -167,6 +171,8 @@ class StreamDerenderer:
     def advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
         """Read the event's ids and note in the memory how far the answer is."""
         memory, context = stream.memory, stream.context
+        if len(choice.token_ids or ()) > (_BRIEF_TOKENS if choice.logprobs is None else _BRIEF_LOGPROBS):
+            takes_long()
         final, before = choice.finish_reason is not None, memory.tokens - len(memory.pending)
         end = self._end(stream, choice)
         events = self._feed(stream, end.text_ids, before)

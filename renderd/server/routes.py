@@ -60,13 +60,13 @@ class Get:
 
 
 def _brief_derender(body: bytes) -> bool:
-    """A few hundred tokens, or a chunk of a stream that has begun: its history needs no replay."""
-    return len(body) <= 2048 or (len(body) <= 65536 and b'"parser_state":"' in body)
+    """A few hundred tokens, or a chunk of a stream that has begun, whose prompt need not be read again."""
+    return len(body) <= 2048 or (len(body) <= 2**20 and b'"parser_state":"' in body)
 
 
 def _brief_render(body: bytes) -> bool:
     """A conversation most of which is likely to be remembered. What is new in it may turn out to be long."""
-    return len(body) <= 128 * 1024
+    return len(body) <= 512 * 1024
 
 
 def _brief_list(body: bytes) -> bool:

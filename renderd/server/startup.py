@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import renderd
@@ -88,7 +89,11 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         fingerprint_parts=found.parts,
         gateway=_gateway(config, renderer, derenderer, found.whole),
     )
-    return services, SpeedUp(model.tokenizer)
+    faster = SpeedUp(model.tokenizer)
+    with suppress(ApiError):  # a model may have no template
+        # What only the first request needs, above all compiling the template, is done before any fork.
+        renderer.chat(b'{"messages": [{"role": "user", "content": "Hello"}]}', None)
+    return services, faster
 
 
 def _gateway(
