@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from golden import models, oracle
-from golden.processes import LOGS, relative, renderd_serve
+from golden.processes import LOGS, relative, renderd_serve, server
 from renderd.conformance.bench.main import main as bench
 
 FLAGS = (
@@ -66,6 +66,15 @@ def workers(model: Path, names: list[str]) -> int:
         return bench(["workers", f"--url=one={one_url}", f"--url=two={two_url}"])
 
 
+def gateway(model: Path, names: list[str]) -> int:
+    """renderd before a scripted engine."""
+    command = [sys.executable, "-m", "renderd", "engine", relative(model), "--served-model-name", "qwen3"]
+    with server(command, LOGS / "bench-engine.log") as engine:
+        flags = (*PYTHON_FLAGS, "--engine-url", engine)
+        with renderd_serve(model, flags, LOGS / "bench-renderd.log") as url:
+            return bench(["gateway", f"--url=renderd={url}", f"--engine-url={engine}"])
+
+
 def start(model: Path, names: list[str]) -> int:
     """renderd with one worker and with two, and vLLM's program in Rust."""
     rust = [str(oracle.build().path / oracle.RUST), "render", relative(model), *FLAGS]
@@ -78,6 +87,7 @@ PARTS: dict[Callable[[Path, list[str]], int], tuple[str, ...]] = {
     beside_vllm: ("render", "stream", "batch"),
     alone: ("prompt-ids", "concurrent", "interference", "memory"),
     workers: ("workers",),
+    gateway: ("gateway",),
     start: ("start",),
 }
 """What is measured, by what starts the servers for it."""
