@@ -74,6 +74,7 @@ class EngineClient:
         self.timeouts = timeouts or Timeouts()
         self._made: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.Timeout] = set()
 
     @property
     def _http(self) -> aiohttp.ClientSession:
@@ -111,9 +112,12 @@ class EngineClient:
         `request_id`: of the request; if given, the engine is told to abort it when this is cancelled or takes
         more than `limit` seconds. Raises EngineFailure.
         """
+        timer = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit), await self._post(GENERATE, body) as response:
-                return await response.read()
+            async with timer:
+                self._timers.add(timer)
+                async with await self._post(GENERATE, body) as response:
+                    return await response.read()
         except TimeoutError:
             self.abort_later(request_id)
             raise _too_late("The engine did not answer in time.") from None
@@ -122,6 +126,15 @@ class EngineClient:
         except asyncio.CancelledError:
             self.abort_later(request_id)
             raise
+        finally:
+            self._timers.discard(timer)
+
+    def give_up(self) -> None:
+        """End all that `generate` waits for, as when it takes too long."""
+        now = asyncio.get_running_loop().time()
+        for timer in self._timers:
+            if not timer.expired():
+                timer.reschedule(now)
 
     async def stream(self, body: bytes, request_id: str | None = None) -> EventStream:
         """The events of a GenerateRequest that streams. Returns when the first has come.

@@ -39,6 +39,7 @@ class Engine:
         self.turn = random.random()  # workers and replicas do not all begin with the first
         self._failures = 0
         self._look = asyncio.Event()
+        self._idle = timeouts.idle
 
     def succeeded(self) -> None:
         """It has begun to answer a request."""
@@ -55,9 +56,18 @@ class Engine:
         self._look.set()
 
     async def watch(self) -> None:
-        """Look at its /health, for ever."""
+        """Look at its /health, for ever.
+
+        Of an answer that does not stream nothing is seen until its end. It is given up when the engine has
+        not been healthy for as long as a stream may say nothing.
+        """
+        last = monotonic()
         while True:
             alive = await self.client.healthy(_ANSWER_SECONDS)
+            if alive:
+                last = monotonic()
+            elif self._idle is not None and monotonic() - last > self._idle:
+                self.client.give_up()
             if alive != self.alive:
                 self.alive = alive
                 log = logger.info if alive else logger.error

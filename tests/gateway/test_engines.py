@@ -105,6 +105,25 @@ def test_health_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(talk())
 
 
+def test_whole_answers_of_an_engine_that_is_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.05)
+
+    async def talk() -> None:
+        with scripted(2) as engines:
+            async with routed(engines, watched=True, timeouts=Timeouts(1, 1, 0.5)) as (route, notes):
+                route.engines.all[1].turn = 9.0
+                engines[0].fail("stall")
+                asked = asyncio.ensure_future(route.whole(request()))
+                await asyncio.sleep(1.0)
+                assert not asked.done()  # it is healthy, so it may take its time
+                engines[0].engine.is_healthy = False
+                assert (await asked).engine == engines[1].url
+                assert notes.outcomes == {"failed": 1, "answered": 1}
+                engines[0].fail(None)
+
+    asyncio.run(talk())
+
+
 def test_a_failure_has_health_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 60.0)
 

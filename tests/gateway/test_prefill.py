@@ -47,7 +47,7 @@ def _answers(
     **options: Any,
 ) -> None:
     async def talk() -> None:
-        async with routed(engines, prefill, timeouts=Timeouts(1, 0.3, 0.3), **options) as (route, notes):
+        async with routed(engines, prefill, timeouts=Timeouts(2, 1.0, 5.0), **options) as (route, notes):
             assert await tokens(await route.stream(body or request(PROMPT))) == TOKENS
             assert notes.kv == kv
 

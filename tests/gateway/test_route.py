@@ -17,7 +17,11 @@ from tests.gateway.scripted import NOBODY, TOKENS, closing, request, routed, scr
 
 Fault = Literal["refuse", "drop", "error", "stall"]
 FAULTS: list[Fault] = ["refuse", "drop", "error", "stall"]
-QUICK = Timeouts(1.0, 0.2, 0.2)
+
+
+def quick(fault: Fault | None) -> Timeouts:
+    """Short where the test waits for one."""
+    return Timeouts(2.0, 0.3 if fault == "stall" else 10.0, 10.0)
 
 
 def free_port() -> int:
@@ -67,7 +71,7 @@ def test_another_engine_gets_it_before_the_first_token(fault: Fault, streams: bo
 
     async def talk() -> None:
         with scripted(2) as engines:
-            async with routed(engines, timeouts=QUICK) as (route, notes):
+            async with routed(engines, timeouts=quick(fault)) as (route, notes):
                 route.engines.all[1].turn = 9.0  # the first comes first
                 engines[0].fail(fault)
                 if streams:
@@ -104,7 +108,7 @@ def test_when_all_fail(fault: Fault | None, status: int) -> None:
         with scripted(2) as engines:
             for engine in engines:
                 engine.fail(fault)
-            async with routed(engines if fault else [NOBODY], timeouts=QUICK) as (route, notes):
+            async with routed(engines if fault else [NOBODY], timeouts=quick(fault)) as (route, notes):
                 for _ in range(2):  # they have all just failed; they are asked all the same
                     with pytest.raises(EngineFailure) as caught:
                         await route.stream(request())
@@ -152,7 +156,7 @@ def test_what_is_lost_after_the_first_token_is_lost(fault: Fault, status: int) -
         with scripted(2) as engines:
             for engine in engines:
                 engine.fail(fault, after=2)
-            async with routed(engines, timeouts=QUICK) as (route, notes):
+            async with routed(engines, timeouts=Timeouts(2.0, 10.0, 0.3)) as (route, notes):
                 generation = await route.stream(request())
                 found = []
                 async with closing(generation):
@@ -247,7 +251,7 @@ def test_a_reader_that_stops_holds_the_engine_up() -> None:
     async def talk() -> None:
         with scripted() as engines:
             async with routed(engines) as (route, _):
-                many = request(max_tokens=7000, ignore_eos=True, logprobs=20)  # some 15 MB
+                many = request(max_tokens=7000, n=8, ignore_eos=True, logprobs=20)  # some 100 MB
                 generation = await route.stream(many)
                 async with closing(generation):
                     await anext(generation)
