@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from renderd.model.hurry import takes_long
 from renderd.model.segments import TokenIds
 from renderd.wire.decode import rule_error
-from renderd.wire.prefix import Prefix, PrefixChain, PrefixFields, digests, prefix_chain
+from renderd.wire.prefix import HASH_BYTES, Prefix, PrefixChain, PrefixFields, digests, prefix_chain
 
 _BRIEF_TOKENS = 16_384
 """As many can be hashed or compared in a millisecond."""
@@ -55,9 +55,19 @@ def _compared(ids: Sequence[int], previous: list[int]) -> Prefix:
 
 
 def _by_hashes(ids: Sequence[int], chain: PrefixChain) -> Prefix:
-    shared = 0
-    for mine, theirs in zip(digests(ids, chain.block_size), chain.hashes, strict=False):
-        if mine.hex() != theirs:
+    # A pattern in the type would take longer to check than all the rest takes.
+    try:
+        known = bytes.fromhex("".join(chain.hashes))
+    except ValueError:
+        known = b""
+    if len(known) != HASH_BYTES * len(chain.hashes):
+        raise rule_error("A hash is not hexadecimal.", "previous_prefix_hashes")
+    shared = at = 0
+    for digest in digests(ids, chain.block_size):
+        if at == len(known):
+            break
+        if not known.startswith(digest, at):
             return Prefix(shared, chain.tokens, shared)
         shared += chain.block_size
+        at += HASH_BYTES
     return Prefix(shared, chain.tokens)

@@ -14,9 +14,8 @@ from typing import Annotated
 import msgspec
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-
-_HASH_BYTES = 16
+HASH_BYTES = 16
+Hash = Annotated[str, msgspec.Meta(min_length=2 * HASH_BYTES, max_length=2 * HASH_BYTES)]
 
 
 class PrefixChain(msgspec.Struct):
@@ -80,5 +79,5 @@ def digests(ids: Sequence[int], block_size: int) -> Iterator[bytes]:
         numbers.byteswap()
     data, step, last = memoryview(numbers.tobytes()), 4 * block_size, b""
     for at in range(0, len(data) - step + 1, step):
-        last = hashlib.sha256(last + data[at : at + step]).digest()[:_HASH_BYTES]
+        last = hashlib.sha256(last + data[at : at + step]).digest()[:HASH_BYTES]
         yield last

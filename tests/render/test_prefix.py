@@ -194,6 +194,14 @@ def test_completions() -> None:
         ),
         (
             {"previous_prefix_hashes": {"block_size": 4, "hashes": ["G" * 32]}},
+            "previous_prefix_hashes",
+        ),
+        (
+            {"previous_prefix_hashes": {"block_size": 4, "hashes": ["00" * 15 + "  "]}},
+            "previous_prefix_hashes",
+        ),
+        (
+            {"previous_prefix_hashes": {"block_size": 4, "hashes": ["0" * 33]}},
             "body.previous_prefix_hashes.hashes.0",
         ),
         (
