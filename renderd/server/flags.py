@@ -28,6 +28,9 @@ def parse(argv: Sequence[str]) -> tuple[ServerConfig, list[str]]:
     values = parser.parse_args(given)
     if values.config is not None:
         from_file = parser.parse_args(list(arguments.normalized(_config_file(parser, values.config))))
+        for name in ("engine_url", "prefill_url"):  # further values would be added to those of the file
+            if getattr(values, name):
+                setattr(from_file, name, [])
         values = parser.parse_args(given, namespace=from_file)
     if values.model_tag is not None:
         values.model = values.model_tag

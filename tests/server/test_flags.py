@@ -31,6 +31,9 @@ def test_nothing_given_is_the_defaults() -> None:
         (["positional", "--model", "flag"], "model", "positional"),
         (["--served-model-name", "a", "b"], "served_model_name", ["a", "b"]),
         (["--served_model_name=a"], "served_model_name", ["a"]),
+        (["--engine-url", "http://a:1/", "https://b"], "engine_url", ["http://a:1", "https://b"]),
+        (["--engine-url", "http://a", "--engine-url", "http://b"], "engine_url", ["http://a", "http://b"]),
+        (["--kv-failure", "recompute"], "kv_failure", "recompute"),
         (["--max-model-len", "8192"], "max_model_len", 8192),
         (["--max-model-len=8k"], "max_model_len", 8000),
         (["--max-model-len=8K"], "max_model_len", 8192),
@@ -128,6 +131,12 @@ def test_flags_of_vllm_without_effect_are_reported() -> None:
         (["m", "extra"], "unrecognized arguments: extra"),
         (["--port", "abc"], "argument --port: 'abc' is not a port between 0 and 65535"),
         (["--port", "65536"], "--port"),
+        (["--engine-url", "a:1"], "argument --engine-url: 'a:1' is no URL such as http://HOST:PORT"),
+        (["--engine-url", "http://a:x"], "is no URL"),
+        (["--engine-url", "http://"], "is no URL"),
+        (["--engine-url", "http://a/?b"], "is no URL"),
+        (["--engine-retries", "-1"], "--engine-retries"),
+        (["--engine-idle-seconds", "0"], "--engine-idle-seconds"),
         (["--max-model-len", "8x"], "argument --max-model-len: '8x' is not a positive integer"),
         (["--max-model-len", "0"], "--max-model-len"),
         (["--max-model-len"], "expected one argument"),
@@ -178,6 +187,14 @@ def test_the_command_line_wins_over_the_configuration_file(tmp_path: Path) -> No
 
 def config_of_model(file: Path, *argv: str) -> str | None:
     return parse([*argv, "--config", str(file)])[0].model
+
+
+def test_engines_of_the_command_line_replace_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("engine-url: [http://a, http://b]\nprefill-url: http://c\n")
+    assert parse(["--config", str(file)])[0].engine_url == ["http://a", "http://b"]
+    config, _ = parse(["--config", str(file), "--engine-url", "http://d"])
+    assert (config.engine_url, config.prefill_url) == (["http://d"], ["http://c"])
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "3: 4\n", "bogus: 1\n"])
