@@ -43,10 +43,11 @@ def canonical(answer: bytes) -> bytes:
 
 
 class Hopping:
-    """`done`: the disturbances are over. `now`: what is going on, for the counts."""
+    """`done`: the disturbances are over. `phases`: what went on from which time on, for the counts."""
 
     def __init__(self, streams: list[Stream], expected: list[list[bytes]], url: str) -> None:
-        self.now = "undisturbed"
+        self.phases: list[tuple[float, str]] = []
+        self.begin("undisturbed")
         self.done = False
         self.calls = self.ended = 0
         self.retries: Counter[str] = Counter()
@@ -55,6 +56,14 @@ class Hopping:
         self._streams = streams
         self._expected = expected
         self._url = url
+
+    def begin(self, phase: str) -> None:
+        """Something else goes on from now on."""
+        self.phases.append((time.time(), phase))
+
+    def phase(self, moment: float) -> str:
+        """What went on at a time."""
+        return next(name for began, name in reversed(self.phases) if began <= moment)
 
     async def run(self) -> None:
         """All streams at a time, each again and again until `done`; none ends in the middle."""
@@ -83,7 +92,7 @@ class Hopping:
     async def _answer(self, connection: Connection, stream: Stream, at: int, state: bytes) -> bytes | None:
         self.calls += 1
         for _ in range(TRIES):
-            during = self.now
+            during = self.phases[-1][1]
             try:
                 reply = await connection.ask(stream.call(at, state))
                 if reply.status == 200:
@@ -117,19 +126,19 @@ async def undisturbed(streams: list[Stream], url: str) -> list[list[bytes]]:
 def disturb(hopping: Hopping, killed: Replica, drained: Replica) -> tuple[float, int | None]:
     """One after the other. Returns how long the drain took and its exit status."""
     time.sleep(2)
-    hopping.now = "one is killed"
+    hopping.begin("one is killed")
     killed.kill()
     time.sleep(2)
-    hopping.now = "the killed one starts"
+    hopping.begin("the killed one starts")
     killed.start()
     killed.wait_until_ready()
     time.sleep(3)
-    hopping.now = "one drains"
+    hopping.begin("one drains")
     began = time.monotonic()
     status = drained.drain(DRAIN_SECONDS + 10)
     seconds = time.monotonic() - began
     time.sleep(1)
-    hopping.now = "the drained one starts"
+    hopping.begin("the drained one starts")
     drained.start()
     drained.wait_until_ready()
     time.sleep(3)
@@ -156,10 +165,10 @@ async def run(report: Report, scale: float) -> None:
         disturbing.add_done_callback(lambda task: setattr(hopping, "done", True))
         await hopping.run()
         seconds, status = await disturbing
-        passed_on = _passed_on(access.read_text())
+        passed_on = _passed_on(hopping, access.read_text())
         report.figure("streams at a time, ended", f"{count}, {hopping.ended}")
         report.figure("calls", f"{hopping.calls} in {time.monotonic() - began:.0f} s")
-        report.figure("calls that nginx made again elsewhere", passed_on)
+        report.figure("calls that nginx made again elsewhere", f"{passed_on.total()} ({_counts(passed_on)})")
         report.figure("calls that clients made again", hopping.retries.total())
         report.figure("longest wait for a call", f"{hopping.longest:.2f} s")
         report.figure("drain", f"{seconds:.1f} s, exit status {status}")
@@ -174,5 +183,11 @@ async def run(report: Report, scale: float) -> None:
         report.promise(not faults, "no replica lost a worker or wrote a traceback", *faults)
 
 
-def _passed_on(access: str) -> int:
-    return len(re.findall(r"^\d+ \S+[,:] ", access, re.MULTILINE))
+def _passed_on(hopping: Hopping, access: str) -> Counter[str]:
+    """Calls for which nginx asked more than one replica, by what went on."""
+    found = re.findall(r"^(\S+) \d+ \S+[,:] ", access, re.MULTILINE)
+    return Counter(hopping.phase(float(moment)) for moment in found)
+
+
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{name}: {number}" for name, number in counted.items())

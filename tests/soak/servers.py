@@ -126,12 +126,8 @@ class Replica:
         return float(found[1]) if found else 0.0
 
     def faults(self) -> list[str]:
-        """Lines of its log that no server should write, and workers that were lost."""
-        bad = [line for line in self.log.splitlines() if "a defect of renderd" in line or "Traceback" in line]
-        bad += [
-            line for line in self.log.splitlines() if "ended by SIG" in line or "ended with status" in line
-        ]
-        return bad
+        """Lines of its log that are errors: defects, and processes that ended."""
+        return [line for line in self.log.splitlines() if line.startswith(("ERROR", "CRITICAL"))]
 
 
 @contextmanager
@@ -154,7 +150,7 @@ def nginx_program() -> str | None:
 @contextmanager
 def nginx(replicas: list[Replica]) -> Iterator[tuple[str, Path]]:
     """nginx with the documented configuration in front of them. Yields its URL and its access log, whose
-    lines are the status, then the statuses of all replicas that were asked."""
+    lines are the time, the status, then the statuses of all replicas that were asked."""
     program = nginx_program()
     assert program is not None
     with TemporaryDirectory(prefix="renderd-soak-") as folder:
@@ -187,7 +183,7 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    log_format statuses "$status $upstream_status";
+    log_format statuses "$msec $status $upstream_status";
     access_log {folder}/access.log statuses;
     include {folder}/site.conf;
 }}

@@ -77,7 +77,8 @@ async def vanish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hos
     await asyncio.sleep(random.choice((0.0, 0.0, 0.001, 0.05)))
     if random.random() < 0.3:
         with suppress(TimeoutError):
-            await asyncio.wait_for(reader.read(100), 0.2)
+            async with asyncio.timeout(0.2):  # wait_for of Python 3.11 may swallow that it is cancelled
+                await reader.read(100)
 
 
 KINDS: tuple[Stage, ...] = (drip_head, drip_body, half_body, unread, endless_head, nothing)
