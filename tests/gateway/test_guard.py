@@ -84,16 +84,34 @@ def test_a_request_of_the_gateway() -> None:
     assert asked(second, offer) == offer
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/messages", {"model": "a", "max_tokens": 9, "messages": HELLO["messages"]}),
+        ("/v1/completions", {"prompt": "Hello"}),
+        ("/v1/chat/completions", HELLO),
+    ],
+)
+def test_every_api(path: str, fields: dict[str, Any]) -> None:
+    body = {**fields, "previous_token_ids": [1, 2, 3]}
+    assert prepared(path, {**body, "kv_transfer_params": TO_DECODE}) is None
+    assert prepared(path, {**body, "kv_transfer_params": TO_PREFILL}) == KEEP_FOR_DECODE
+
+
 def hashes(ids: list[int]) -> dict[str, Any]:
     chain: PrefixChain = prefix_chain(ids, 16)
     return {"block_size": chain.block_size, "hashes": chain.hashes}
 
 
 def asked(messages: list[dict[str, Any]], params: dict[str, Any], **fields: Any) -> Any:
-    server = renderer("plain")
+    return prepared("/v1/chat/completions", {"messages": messages, "kv_transfer_params": params, **fields})
+
+
+def prepared(path: str, body: dict[str, Any]) -> Any:
+    """The `kv_transfer_params` that an engine gets."""
+    server = renderer()
     setup = Derenderer(server.server.model, None, DerenderOptions()).setup
-    face = gateway_of(server.server, setup, None).faces["/v1/chat/completions"]
-    body = {"messages": messages, "kv_transfer_params": params, **fields}
+    face = gateway_of(server.server, setup, None).faces[path]
     request = face.prepare(json.dumps(body).encode(), None).prompts[0].request(False)
     assert request.prefix is UNSET
     return request.kv_transfer_params
