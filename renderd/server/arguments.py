@@ -191,13 +191,13 @@ def port(text: str) -> int:
 
 
 def http_url(text: str) -> str:
-    """The base URL of a server."""
+    """The base URL of a server, without a password: it stands in logs and metrics."""
     try:
         url = urlsplit(text)
         good = url.scheme in ("http", "https") and url.hostname and url.port != 0
     except ValueError:
         good = False
-    if not good or url.query or url.fragment:
+    if not good or url.query or url.fragment or "@" in url.netloc:
         raise argparse.ArgumentTypeError(f"{text!r} is no URL such as http://HOST:PORT")
     return text.rstrip("/")
 

@@ -135,6 +135,7 @@ def test_flags_of_vllm_without_effect_are_reported() -> None:
         (["--engine-url", "http://a:x"], "is no URL"),
         (["--engine-url", "http://"], "is no URL"),
         (["--engine-url", "http://a/?b"], "is no URL"),
+        (["--engine-url", "http://user:secret@a"], "is no URL"),
         (["--engine-retries", "-1"], "--engine-retries"),
         (["--engine-idle-seconds", "0"], "--engine-idle-seconds"),
         (["--max-model-len", "8x"], "argument --max-model-len: '8x' is not a positive integer"),
