@@ -13,7 +13,9 @@ from renderd.gateway.gateway import gateway_of
 from renderd.gateway.guard import guarded
 from renderd.wire.generate import GenerateRequest
 from renderd.wire.prefix import Prefix, PrefixChain, prefix_chain
+from tests.gateway.scripted import scripted
 from tests.render.support import HELLO, chat, renderer
+from tests.server.running import running
 
 REMOTE = {
     "remote_block_ids": [[1, 2, 3]],
@@ -96,6 +98,17 @@ def test_every_api(path: str, fields: dict[str, Any]) -> None:
     body = {**fields, "previous_token_ids": [1, 2, 3]}
     assert prepared(path, {**body, "kv_transfer_params": TO_DECODE}) is None
     assert prepared(path, {**body, "kv_transfer_params": TO_PREFILL}) == KEEP_FOR_DECODE
+
+
+def test_what_an_engine_is_spared() -> None:
+    """The scripted engine fails where it is to load what it does not have."""
+    with scripted(1, has_kv=True) as (engine,), running("--engine-url", engine.url) as server:
+        body = {**HELLO, "kv_transfer_params": TO_DECODE}
+        assert server.post("/v1/chat/completions", body).status_code == 500
+        body["previous_token_ids"] = [1, 2, 3]
+        assert server.post("/v1/chat/completions", body).status_code == 200
+        body["previous_token_ids"] = [-1]
+        assert server.post("/v1/chat/completions", body).status_code == 400
 
 
 def hashes(ids: list[int]) -> dict[str, Any]:
