@@ -11,7 +11,7 @@ RUN python -m venv /opt/build \
 RUN python -m venv --without-pip /opt/renderd \
  && /opt/build/bin/pip --python /opt/renderd/bin/python install --no-cache-dir --no-compile \
       --require-hashes --no-deps --requirement requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY parsers parsers
 COPY renderd renderd
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/build/wheels . \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,20 @@ REFERENCE = "vllm-0.33.0"
 """Whose answers are wanted: the name of a folder under recorded/."""
 
 Json = dict[str, Any]
+
+Folder = Path | zipfile.Path
+"""A folder, or a place in an archive."""
+
+
+def carried() -> Folder:
+    """The cases that came with the package: golden/ of a checkout, the archive of a wheel.
+
+    Where there are none, as in the image, it is a folder that does not exist.
+    """
+    archive = Path(__file__).parent / "golden.zip"
+    if archive.exists():
+        return zipfile.Path(archive)
+    return Path(__file__).resolve().parents[2] / "golden"
 
 
 class Case(msgspec.Struct):
@@ -140,9 +155,12 @@ def failure(status: int, body: Any) -> Json:
 
 
 class Golden:
-    """The folder golden/. Reading raises OSError, and ValueError for a line that is not of its format."""
+    """The folder golden/, or the archive of it that a wheel carries.
 
-    def __init__(self, folder: Path, reference: str = REFERENCE) -> None:
+    Reading raises OSError, and ValueError for a line that is not of its format.
+    """
+
+    def __init__(self, folder: Folder, reference: str = REFERENCE) -> None:
         self.folder = folder
         self.reference = reference
         self.servers: dict[str, Json] = tomllib.loads((folder / "servers.toml").read_text(encoding="utf-8"))
@@ -160,7 +178,7 @@ class Golden:
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-def _lines(path: Path, kind: type[_T]) -> list[_T]:
+def _lines(path: Folder, kind: type[_T]) -> list[_T]:
     decoder = msgspec.json.Decoder(kind)
     found: list[_T] = []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):

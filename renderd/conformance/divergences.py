@@ -8,12 +8,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from renderd.conformance.cases import Case, Recording
+from renderd.conformance.cases import Case, Folder, Recording
 from renderd.conformance.compare import Difference, identifier
 from renderd.conformance.defects import DEFECTS, UNKNOWN, Evidence, superset
 from renderd.conformance.formats import outline
@@ -121,15 +120,15 @@ class Divergences:
             raise ValueError("two divergences have the same id")
 
     @classmethod
-    def load(cls, path: Path) -> Divergences:
+    def load(cls, path: Folder) -> Divergences:
         """Read the file and those in the folder of its name; without any nothing may differ.
 
         Raises ValueError for a malformed entry.
         """
         entries: list[Divergence] = []
-        for one in [path, *sorted(path.with_suffix("").glob("*.toml"))]:
-            if not one.exists():
-                continue
+        folder = path.parent / path.name.removesuffix(".toml")
+        more = [one for one in folder.iterdir() if one.name.endswith(".toml")] if folder.is_dir() else []
+        for one in [*([path] if path.exists() else []), *sorted(more, key=lambda file: file.name)]:
             tables = tomllib.loads(one.read_text(encoding="utf-8")).get("divergence", [])
             try:
                 entries += msgspec.convert(tables, list[Divergence])
