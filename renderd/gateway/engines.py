@@ -36,7 +36,7 @@ class Engine:
         self.in_flight = 0
         self.alive = True
         self.paused_until = 0.0
-        self.turn = random.random()  # workers and replicas do not all begin with the first
+        self.turn = 0.0
         self._failures = 0
         self._look = asyncio.Event()
         self._idle = timeouts.idle
@@ -90,6 +90,8 @@ class Engines:
 
     def start(self) -> None:
         """Begin to watch them. Until then they count as healthy."""
+        for engine in self.all:  # workers and replicas do not all begin with the first
+            engine.turn = random.random()
         self._watching = [asyncio.get_running_loop().create_task(engine.watch()) for engine in self.all]
 
     async def close(self) -> None:
