@@ -84,6 +84,11 @@ def check_repeats(
         if with_ids:
             repeated += _BYTES_AN_ID * len(response.prompt_token_ids or ())
         size += repeated * len(response.choices)
+    check_repeated(setup, size)
+
+
+def check_repeated(setup: Setup, size: int) -> None:
+    """Bytes in which an answer repeats its prompts."""
     if size > setup.options.max_answer_bytes:
         raise bad_request(
             f"The answer would repeat the prompts in {size} bytes, once for each choice, and may have "

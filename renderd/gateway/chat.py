@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from renderd import telemetry
+from renderd.derender import checks
 from renderd.gateway.chunks import Chunks
 from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
 from renderd.gateway.prepared import (
@@ -41,7 +42,7 @@ class ChatFace:
         generate = render_chat(desk.server, request, request_id)
         verdict = desk.setup.prompt_verdict(request, generate.token_ids)
         usage, continuous = usage_options(request.stream, request.stream_options)
-        return Prepared(
+        prepared = Prepared(
             request_id=generate.request_id,
             model=desk.setup.model_name(request.model),
             context=desk.setup.chat_context(request, verdict),
@@ -56,6 +57,12 @@ class ChatFace:
             weight_versions=request.return_weight_versions,
             stage_times=wants_times(raw),
         )
+        if prepared.streams:  # each choice begins with what a whole answer has once
+            repeated = len(prepared.prompt_text or "")
+            if prepared.context.return_token_ids:
+                repeated += len(prepared.prompts[0].ids)
+            checks.check_repeated(desk.setup, repeated * prepared.choices)
+        return prepared
 
     def _echo(self, request: ChatCompletionRequest) -> str:
         """The text of the message that the answer goes on with."""

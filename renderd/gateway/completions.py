@@ -21,7 +21,7 @@ from renderd.render.completion import render_completion
 from renderd.wire.answers import CompletionLogprobs
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import (
     ChoiceLogprobs,
     GenerateChunk,
@@ -45,20 +45,34 @@ class CompletionFace:
         raw = parse_object(body)
         request = decode_completion_request(raw)
         telemetry.spent("decode", began)
-        generates = list(render_completion(desk.server.model, request, request_id))
-        echoes = desk.setup.echoes(request) or [""] * len(generates)
-        first = generates[0].request_id
+        context = desk.setup.completion_context(request)
+        echoes = desk.setup.echoes(request) or [""] * len(request.prompts)
+        generates = render_completion(desk.server.model, request, request_id)
+        prompts, left, repeated = [], desk.setup.options.max_answer_bytes, 0
+        for generate, echo in zip(generates, echoes, strict=True):
+            prompt = prompt_of(generate, echo)
+            prompts.append(prompt)
+            left -= len(prompt.ids)
+            if left < 0 and len(prompts) > 1:
+                raise bad_request(
+                    f"The {len(request.prompts)} prompts have more than "
+                    f"{desk.setup.options.max_answer_bytes} bytes as token ids (--max-answer-bytes): send fewer "
+                    "at a time."
+                )
+            repeated += request.n * (len(echo) + (len(prompt.ids) if echo or context.return_token_ids else 0))
+        checks.check_repeated(desk.setup, repeated)
+        first = prompts[0].generate.request_id
         usage, continuous = usage_options(request.stream, request.stream_options)
         return Prepared(
-            request_id=first if len(generates) == 1 else first.removesuffix("-0"),
+            request_id=first if len(prompts) == 1 else first.removesuffix("-0"),
             model=desk.setup.model_name(request.model),
-            context=desk.setup.completion_context(request),
+            context=context,
             choices=request.n,
             streams=bool(request.stream),
             include_usage=usage,
             continuous_usage=continuous,
             session=session_of(raw),
-            prompts=[prompt_of(one, echo) for one, echo in zip(generates, echoes, strict=True)],
+            prompts=prompts,
             weight_versions=request.return_weight_versions,
             stage_times=wants_times(raw),
             silent=bool(request.echo) and request.max_tokens == 0,
@@ -71,7 +85,6 @@ class CompletionFace:
             response.request_id = prepared.request_id
             response.prompt_token_ids = list(known_ids(prompt)) if context.return_token_ids else None
         echoes = [prompt.echo for prompt in prompts]
-        checks.check_repeats(desk.setup, responses, echoes, context.return_token_ids)
         tails = [prompt.tail for prompt in prompts]
         answer = desk.batch.completion_answer(
             responses, prepared.model, context, tails, echoes, prepared.prompt_tokens

@@ -12,7 +12,7 @@ import msgspec
 
 from renderd.derender.live import Live
 from renderd.gateway.desk import Desk
-from renderd.gateway.face import Face, Writer
+from renderd.gateway.face import Face
 from renderd.gateway.merged import Merged
 from renderd.gateway.prepared import Prepared
 from renderd.gateway.route import Generation, Route, StageTimes
@@ -65,18 +65,15 @@ def _stages(times: StageTimes) -> dict[str, Any]:
     return {"stage_seconds": msgspec.structs.asdict(times)}
 
 
-def events(face: Face, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
+async def events(face: Face, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
     """The event stream of a request, in pieces of one chunk or of several that were there already.
 
     Raises ApiError before the first piece, which comes when an engine has said something. Ending it early
     ends the request on the engine.
     """
-    return _relayed(face.writer(prepared), route, prepared)
-
-
-async def _relayed(writer: Writer, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
     generation = await _begun(route, prepared)
     async with aclosing(generation):
+        writer = face.writer(prepared)
         try:
             pieces = [writer.begin()]
             async for event in generation:

@@ -11,6 +11,7 @@ import pytest
 from renderd.gateway.exchange import MAX_PIECES, events, responses
 from renderd.gateway.prepared import packed, unpacked
 from renderd.gateway.route import EngineFailure
+from renderd.wire.errors import ApiError
 from renderd.wire.generate import (
     ChoiceLogprobs,
     GenerateChoice,
@@ -301,3 +302,18 @@ def test_a_request_travels_between_processes() -> None:
     with pytest.raises(IndexError):
         asyncio.run(responses(gateway("qwen3-hermes").desk, FakeRoute(), again))
     assert route.asked == []
+
+
+def test_an_answer_that_would_repeat_too_much() -> None:
+    """It is refused before an engine works on it."""
+    long = "word " * 3600
+    chat = {**REQUEST, "messages": [{"role": "user", "content": long}], "n": 16000, "stream": True}
+    for path, request in (
+        (CHAT, {**chat, "return_token_ids": True}),
+        (CHAT, {**chat, "return_prompt_text": True}),
+        (TEXT, {"prompt": long, "n": 16000, "echo": True}),
+        (TEXT, {"prompt": long, "n": 16000, "return_token_ids": True}),
+    ):
+        with pytest.raises(ApiError, match="--max-answer-bytes"):
+            face(PLAIN, path).prepare(msgspec.json.encode(request), None)
+    assert face(PLAIN, CHAT).prepare(msgspec.json.encode(chat), None).choices == 16000
