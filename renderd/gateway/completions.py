@@ -54,10 +54,10 @@ class CompletionFace:
             prompts.append(prompt)
             left -= len(prompt.ids)
             if left < 0 and len(prompts) > 1:
+                most = desk.setup.options.max_answer_bytes
                 raise bad_request(
-                    f"The {len(request.prompts)} prompts have more than "
-                    f"{desk.setup.options.max_answer_bytes} bytes as token ids (--max-answer-bytes): send fewer "
-                    "at a time."
+                    f"The {len(request.prompts)} prompts have more than {most} bytes as token ids "
+                    "(--max-answer-bytes): send fewer at a time."
                 )
             repeated += request.n * (len(echo) + (len(prompt.ids) if echo or context.return_token_ids else 0))
         checks.check_repeated(desk.setup, repeated)
