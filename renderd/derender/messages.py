@@ -27,6 +27,7 @@ from renderd.wire.anthropic_answers import (
     MessageStart,
     MessageStop,
     MessageUsage,
+    message_usage,
 )
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.derender import DerenderMessagesRequest, DerenderMessagesStreamRequest, is_null
@@ -113,7 +114,11 @@ def message_answer(
         model=model,
         stop_reason=end.stop_reason,
         stop_sequence=end.stop_sequence,
-        usage=MessageUsage(prompt_tokens, len(choice.token_ids or ())),
+        usage=message_usage(
+            prompt_tokens,
+            len(choice.token_ids or ()),
+            response.usage.prompt_tokens_details if response.usage else None,
+        ),
     )
 
 
@@ -140,12 +145,21 @@ def events_of(
     writer.feed(news.rest)
     if news.finish_reason is None:
         return writer.take()
+    writer.end()
     if (failure := FAILURES.get(news.finish_reason)) is not None:
         return [*writer.take(), ErrorEvent(Failure("api_error", failure))]
-    writer.end()
     end = _end(news.finish_reason, news.stop_reason, progress)
     usage = MessageUsage(progress.input_tokens, tokens)
     return [*writer.take(), MessageDelta(end, usage), MessageStop()]
+
+
+def broken_off(
+    progress: Progress, context: Context, request_id: str, error: ErrorEvent
+) -> list[MessageEvent]:
+    """The end of a message of which no more comes."""
+    writer = BlockWriter(progress, context, _call_ids(context, request_id), request_id)
+    writer.end()
+    return [*writer.take(), error]
 
 
 def _call_ids(context: Context, request_id: str) -> CallIds:

@@ -20,6 +20,9 @@ from renderd.render.chat import Server
 Handler = Callable[[bytes, str | None], bytes]
 """Work that another process may do: a body and the header X-Request-Id -> bytes. Raises ApiError."""
 
+COUNT_TOKENS = "/v1/messages/count_tokens"
+"""The path of what `messages` counts. No engine is asked for it."""
+
 
 @dataclass(frozen=True)
 class Gateway:
@@ -27,6 +30,7 @@ class Gateway:
 
     desk: Desk
     faces: dict[str, Face]
+    messages: MessagesFace
 
     @staticmethod
     def preparing(path: str) -> str:
@@ -40,7 +44,7 @@ class Gateway:
 
     def handlers(self) -> dict[str, Handler]:
         """The work that may take long, by name."""
-        found: dict[str, Handler] = {}
+        found: dict[str, Handler] = {COUNT_TOKENS: self.messages.count}
         for path, face in self.faces.items():
             found[self.preparing(path)] = partial(_prepare, face)
             found[self.finishing(path)] = partial(_finish, face)
@@ -59,9 +63,10 @@ def _finish(face: Face, body: bytes, request_id: str | None) -> bytes:
 def gateway_of(server: Server, setup: Setup, system_fingerprint: str | None) -> Gateway:
     """The gateway of one model. `system_fingerprint`: see Desk."""
     desk = Desk(server, setup, StreamDerenderer(setup), BatchDerenderer(setup), system_fingerprint)
+    messages = MessagesFace(desk)
     faces: dict[str, Face] = {
         "/v1/chat/completions": ChatFace(desk),
         "/v1/completions": CompletionFace(desk),
-        "/v1/messages": MessagesFace(desk),
+        "/v1/messages": messages,
     }
-    return Gateway(desk, faces)
+    return Gateway(desk, faces, messages)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from renderd import telemetry
 from renderd.derender.blocks import Progress
-from renderd.derender.messages import events_of, message_answer, start_event
+from renderd.derender.messages import broken_off, events_of, message_answer, start_event
 from renderd.gateway.desk import Desk, encoded
 from renderd.gateway.prepared import Prepared, prompt_of, session_of
-from renderd.render.chat import render_chat
+from renderd.render.chat import count_chat, render_chat
 from renderd.render.messages import MessagesReader
-from renderd.wire.anthropic_answers import MessageEvent, error_event
+from renderd.wire.anthropic_answers import (
+    ContextManagement,
+    MessageDelta,
+    MessageEvent,
+    MessageStop,
+    TokenCount,
+    error_event,
+    message_usage,
+)
 from renderd.wire.decode import parse_object
 from renderd.wire.errors import ApiError
 from renderd.wire.generate import GenerateChunk, GenerateResponse
@@ -39,6 +48,7 @@ class MessagesFace:
             context=desk.setup.chat_context(request, verdict),
             verdict=verdict,
             streams=bool(request.stream),
+            include_usage=True,
             session=session_of(raw),
             prompts=[prompt_of(generate)],
         )
@@ -55,6 +65,14 @@ class MessagesFace:
         telemetry.spent("encode", began)
         return body
 
+    def count(self, body: bytes, request_id: str | None) -> bytes:
+        """How many tokens the prompt of a message has. Raises ApiError."""
+        began = telemetry.clock()
+        request = self._reader.read_to_count(parse_object(body))
+        telemetry.spent("decode", began)
+        tokens = count_chat(self._desk.server, request)
+        return encoded(TokenCount(tokens, ContextManagement(tokens)))
+
     def writer(self, prepared: Prepared) -> MessageWriter:
         """Writes the events."""
         return MessageWriter(self._desk, prepared)
@@ -65,12 +83,14 @@ class MessagesFace:
 
 
 class MessageWriter:
-    """See Writer."""
+    """See Writer. The last events wait for what the engine says of its cache, which comes behind them."""
 
     def __init__(self, desk: Desk, prepared: Prepared) -> None:
         self._prepared = prepared
         self._live = desk.live(prepared)
         self._progress = Progress(prepared.prompts[0].count)
+        self._last: list[MessageEvent] = []
+        self._details: dict[str, Any] | None = None
 
     @property
     def cut(self) -> bool:
@@ -82,20 +102,31 @@ class MessageWriter:
 
     def read(self, event: GenerateChunk) -> bytes:
         prepared, choice, pieces = self._prepared, self._live.choices[0], b""
+        if event.usage is not None:
+            self._details = event.usage.prompt_tokens_details
         for said in event.choices:
             if choice.ended:
                 break
             news = choice.read(said)
-            pieces += _written(
-                events_of(news, self._progress, prepared.context, prepared.request_id, choice.tokens)
-            )
+            events = events_of(news, self._progress, prepared.context, prepared.request_id, choice.tokens)
+            if events and isinstance(events[-1], MessageStop):
+                self._last = events[-2:]
+                del events[-2:]
+            pieces += _written(events)
         return pieces
 
     def end(self) -> bytes:
-        return b""
+        for event in self._last:
+            if isinstance(event, MessageDelta):
+                tokens = self._live.choices[0].tokens
+                event.usage = message_usage(self._progress.input_tokens, tokens, self._details)
+        return _written(self._last)
 
     def failure(self, error: ApiError) -> bytes:
-        return _written([error_event(error)])
+        if self._last:  # all was said
+            return self.end()
+        prepared = self._prepared
+        return _written(broken_off(self._progress, prepared.context, prepared.request_id, error_event(error)))
 
 
 def _written(events: Sequence[MessageEvent]) -> bytes:

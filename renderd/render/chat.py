@@ -76,6 +76,18 @@ def render_chat(server: Server, request: ChatCompletionRequest, header_id: str |
     return render_message(server, request, requested_tokens, name, sized)
 
 
+def count_chat(server: Server, request: ChatCompletionRequest) -> int:
+    """How many tokens the prompt has, whatever else the request asks for. Raises ApiError 400 or 404."""
+    server.model.check_name(request.model)
+    _check_tool_choice(request, server)
+    sized, config = server.writer.templated, server.model.config
+    check_message(server, request, None, "max_tokens", sized)
+    kwargs = effective_kwargs(request, config.default_chat_template_kwargs, config.reasoning_effort_map)
+    prompt = _render_prompt(server, request, tool_dicts(request), kwargs, None, sized)
+    _check_name(request.tool_choice, request.tools)
+    return len(prompt.ids)
+
+
 def check_message(
     server: Server,
     request: ChatCompletionRequest,

@@ -50,6 +50,10 @@ class MessagesReader:
         converted.return_prefix_hashes = request.return_prefix_hashes
         return converted
 
+    def read_to_count(self, raw: dict[str, Any]) -> chat.ChatCompletionRequest:
+        """The same for a request of which the prompt is to be counted. Raises ApiError 400."""
+        return self.read(anthropic.message_to_count(raw))
+
     def _fields(self, request: MessagesRequest, messages: list[dict[str, Any]]) -> dict[str, Any]:
         fields = {
             "model": request.model,

@@ -45,7 +45,7 @@ class Endpoint:
     A body that is `brief` is answered on the event loop: it takes less than a millisecond, and another
     process would cost more than it frees. The others, and those that turn out to be long, are `long_work`, so
     that nothing waits for them. `max_body_bytes`: what is larger is a 413. `log`: of bodies, None where
-    nobody wants one.
+    nobody wants one. `failure`: the body that says an error.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Endpoint:
         admission: Admission,
         max_body_bytes: int,
         log: RequestLog | None = None,
+        failure: Callable[[ApiError], bytes] = ApiError.body,
     ) -> None:
         self._path = path
         self._handler = handler
@@ -65,6 +66,7 @@ class Endpoint:
         self._admission = admission
         self._max_body_bytes = max_body_bytes
         self._log = log
+        self._failure = failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -72,12 +74,12 @@ class Endpoint:
             answer = await self._answer(headers, receive)
         except ApiError as error:
             retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
-            answer = _Answer(error.status, error.body(), retry)
+            answer = _Answer(error.status, self._failure(error), retry)
         except ClientGoneError:
             return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
-            answer = _Answer(500, internal_error().body())
+            answer = _Answer(500, self._failure(internal_error()))
         if self._log is not None:
             self._log.answered(answer.body)
         await respond(send, answer.status, answer.body, answer.headers)

@@ -226,8 +226,19 @@ def add_routes(
         for post in POSTS
     }
     if services.gateway is not None and route is not None:
+        from renderd.gateway.gateway import COUNT_TOKENS
         from renderd.server.gateway_endpoint import GatewayEndpoint
 
+        endpoints[COUNT_TOKENS] = Endpoint(
+            COUNT_TOKENS,
+            answered_by[COUNT_TOKENS],
+            _brief_render,
+            long_work,
+            admission,
+            config.max_body_bytes,
+            log,
+            services.gateway.messages.failure,
+        )
         for path in services.gateway.faces:
             endpoints[path] = GatewayEndpoint(
                 path,

@@ -134,6 +134,25 @@ class MessagesRequest(PrefixFields, msgspec.Struct, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
 
 
+class CountTokensRequest(msgspec.Struct, kw_only=True):
+    """A request for the number of tokens that a message's prompt has: what of it makes the prompt."""
+
+    model: str
+    messages: list[Message]
+    output_config: OutputConfig | None = None
+    thinking: Thinking | None = None
+    system: str | list[ContentBlock] | None = None
+    tool_choice: ToolChoice | None = None
+    tools: list[Tool] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+def message_to_count(raw: dict[str, Any]) -> dict[str, Any]:
+    """The messages request of which the prompt is to be counted. It may answer without end."""
+    fields = {name: raw[name] for name in CountTokensRequest.__struct_fields__ if name in raw}
+    return fields | {"max_tokens": 2**63 - 1}
+
+
 def decode_messages_request(raw: dict[str, Any], loc: str = "body") -> MessagesRequest:
     """The request in a JSON object. Raises ApiError 400 below the dotted place `loc`."""
     request = convert(raw, MessagesRequest, loc)

@@ -1,6 +1,6 @@
 """Answers of the messages API: whole messages, and the events of streamed ones (requests: contract D.3).
 
-Every key is always written. `type` comes first in a block, a delta and an event.
+Every key but those of the cache is always written. `type` comes first in a block, a delta and an event.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from renderd.wire.errors import ApiError
 from renderd.wire.state import DerenderStreamState
@@ -40,10 +41,21 @@ Block = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class MessageUsage(msgspec.Struct):
-    """Tokens of prompt and answer."""
+    """Tokens of prompt and answer. Where the engine says what its cache had of the prompt, and what it put
+    there, `input_tokens` is the rest."""
 
     input_tokens: int
     output_tokens: int
+    cache_creation_input_tokens: int | UnsetType = UNSET
+    cache_read_input_tokens: int | UnsetType = UNSET
+
+
+def message_usage(prompt_tokens: int, tokens: int, details: dict[str, Any] | None) -> MessageUsage:
+    """The usage of a message. `details`: of the prompt's tokens, as the engine gives them."""
+    if not details:
+        return MessageUsage(prompt_tokens, tokens)
+    made, read = (details.get(name) or 0 for name in ("created_cache_tokens", "cached_tokens"))
+    return MessageUsage(max(prompt_tokens - made - read, 0), tokens, made, read)
 
 
 class MessageAnswer(msgspec.Struct, kw_only=True):
@@ -192,7 +204,14 @@ class MessagesStreamAnswer(msgspec.Struct):
     stream_state: DerenderStreamState
 
 
+class ContextManagement(msgspec.Struct):
+    """What was left out of a prompt: nothing."""
+
+    original_input_tokens: int
+
+
 class TokenCount(msgspec.Struct):
     """Answer to a call that counts the tokens of a prompt."""
 
     input_tokens: int
+    context_management: ContextManagement
