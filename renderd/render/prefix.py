@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from renderd.model.hurry import takes_long
 from renderd.model.segments import TokenIds
 from renderd.wire.decode import rule_error
+from renderd.wire.errors import bad_request
 from renderd.wire.prefix import HASH_BYTES, Prefix, PrefixChain, PrefixFields, digests, prefix_chain
 
 _BRIEF_TOKENS = 16_384
@@ -30,14 +31,19 @@ def prefix_of(request: PrefixFields, ids: Sequence[int]) -> Prefix | UnsetType:
         )
     if len(ids) > _BRIEF_TOKENS:
         takes_long()
-    if previous is not None:
-        prefix = _compared(ids, previous)
-    elif hashes is not None:
-        prefix = _by_hashes(ids, hashes)
-    else:
-        prefix = Prefix()
-    if block_size is not None:
-        prefix.chain = prefix_chain(ids, block_size)
+    try:
+        if previous is not None:
+            prefix = _compared(ids, previous)
+        elif hashes is not None:
+            prefix = _by_hashes(ids, hashes)
+        else:
+            prefix = Prefix()
+        if block_size is not None:
+            prefix.chain = prefix_chain(ids, block_size)
+    except OverflowError:  # a prompt of ids may have any
+        raise bad_request(
+            "A token id of the prompt is too large to be hashed: it has more than 32 bits."
+        ) from None
     return prefix
 
 

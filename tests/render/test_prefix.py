@@ -216,6 +216,20 @@ def test_refusals(fields: Json, param: str) -> None:
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
+@pytest.mark.parametrize("large", [2**32, 2**64, 10**30])
+@pytest.mark.parametrize(
+    "fields",
+    [{"return_prefix_hashes": 1}, {"previous_prefix_hashes": {"block_size": 1, "hashes": ["00" * 16]}}],
+)
+def test_ids_of_a_prompt_that_are_none(large: int, fields: Json) -> None:
+    path = "/v1/completions/render"
+    with pytest.raises(ApiError, match="32 bits") as refused:
+        post(path, {"prompt": [large], **fields})
+    assert refused.value.status == 400
+    (answer,) = post(path, {"prompt": [1, large], "previous_token_ids": [1, 2]})
+    assert answer["prefix"]["shared_tokens"] == 1
+
+
 def test_lenient_spellings() -> None:
     ids = chat(HELLO)["token_ids"]
     spelled = [str(ids[0]), float(ids[1]), *ids[2:]]
