@@ -42,6 +42,11 @@ class Gateway:
         """What the handler is called that writes the answer to a request to `path`."""
         return f"finish {path}"
 
+    @property
+    def paths(self) -> list[str]:
+        """Of all that it answers."""
+        return [*self.faces, COUNT_TOKENS]
+
     def handlers(self) -> dict[str, Handler]:
         """The work that may take long, by name."""
         found: dict[str, Handler] = {COUNT_TOKENS: self.messages.count}

@@ -53,7 +53,7 @@ def create_app(
     app.root_path = config.root_path
     endpoints = add_routes(app, config, services, metrics, admission, long_work, route)
     if documented:
-        described = openapi.document(config.root_path, services.gateway.faces if services.gateway else ())
+        described = openapi.document(config.root_path, services.gateway.paths if services.gateway else ())
         app.openapi = lambda: described  # type: ignore[method-assign]
     add_cors(app, config)
     entrance = Entrance(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 import renderd
 from renderd.server.routes import GETS, POSTS
-from renderd.wire import answers, derender
-from renderd.wire.anthropic import MessagesRequest
+from renderd.wire import answers, anthropic_answers, derender
+from renderd.wire.anthropic import CountTokensRequest, MessagesRequest
 from renderd.wire.chat import ChatCompletionRequest
 from renderd.wire.completion import CompletionRequest
 from renderd.wire.errors import ErrorResponse
@@ -34,22 +34,48 @@ _RAW = (
     (derender.DerenderResponsesStreamRequest, "prompt_token_ids", list[int]),
 )
 
-WHOLE: tuple[tuple[str, str, Any, Any], ...] = (
-    (
+
+class WholeRoute(NamedTuple):
+    """A route of a gateway. `failure`: the body of an error; `streams`: the answer may be an event stream."""
+
+    path: str
+    summary: str
+    request: Any
+    response: Any
+    failure: Any = ErrorResponse
+    streams: bool = True
+
+
+WHOLE = (
+    WholeRoute(
         "/v1/chat/completions",
         "Chat request to its answer, or with `stream` to an event stream of chunks. Only with --engine-url.",
         ChatCompletionRequest,
         answers.ChatCompletion,
     ),
-    (
+    WholeRoute(
         "/v1/completions",
         "Completion request to its answer, or with `stream` to an event stream of chunks. Only with "
         "--engine-url.",
         CompletionRequest,
         answers.Completion,
     ),
+    WholeRoute(
+        "/v1/messages",
+        "Anthropic messages request to its message, or with `stream` to its events. Only with --engine-url.",
+        MessagesRequest,
+        anthropic_answers.MessageAnswer,
+        anthropic_answers.ErrorEvent,
+    ),
+    WholeRoute(
+        "/v1/messages/count_tokens",
+        "Anthropic messages request to the number of its prompt's tokens. Only with --engine-url.",
+        CountTokensRequest,
+        anthropic_answers.TokenCount,
+        anthropic_answers.ErrorEvent,
+        streams=False,
+    ),
 )
-"""The routes of a gateway: path, summary, request and answer."""
 
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _PROMPTS = [
@@ -93,16 +119,17 @@ def document(root_path: str = "", whole: Container[str] = ()) -> dict[str, Any]:
         for status, description in _ERRORS.items():
             operation["responses"][status] = {"description": description, "content": content(ErrorResponse)}
         paths[post.path] = {"post": operation}
-    for path, summary, request, response in WHOLE:
-        if path in whole:
-            operation = _operation(summary, {**content(response), "text/event-stream": {}})
-            operation["requestBody"] = {"required": True, "content": content(request)}
-            for status, description in (*_ERRORS.items(), *_ENGINE_ERRORS.items()):
+    for route in WHOLE:
+        if route.path in whole:
+            stream: dict[str, Any] = {"text/event-stream": {}} if route.streams else {}
+            operation = _operation(route.summary, content(route.response) | stream)
+            operation["requestBody"] = {"required": True, "content": content(route.request)}
+            for status, description in (_ERRORS | (_ENGINE_ERRORS if route.streams else {})).items():
                 operation["responses"][status] = {
                     "description": description,
-                    "content": content(ErrorResponse),
+                    "content": content(route.failure),
                 }
-            paths[path] = {"post": operation}
+            paths[route.path] = {"post": operation}
     for get in GETS:
         answer = None if get.response is None else content(get.response)
         methods = ("GET", *get.methods)
@@ -123,6 +150,8 @@ def document(root_path: str = "", whole: Container[str] = ()) -> dict[str, Any]:
 def _types() -> Iterator[Any]:
     for post in POSTS:
         yield from (*post.requests, *post.responses)
+    for route in WHOLE:
+        yield from (route.request, route.response, route.failure)
     for get in GETS:
         if get.response is not None:
             yield get.response

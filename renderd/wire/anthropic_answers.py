@@ -52,10 +52,10 @@ class MessageUsage(msgspec.Struct):
 
 def message_usage(prompt_tokens: int, tokens: int, details: dict[str, Any] | None) -> MessageUsage:
     """The usage of a message. `details`: of the prompt's tokens, as the engine gives them."""
-    if not details:
-        return MessageUsage(prompt_tokens, tokens)
-    made, read = (details.get(name) or 0 for name in ("created_cache_tokens", "cached_tokens"))
-    return MessageUsage(max(prompt_tokens - made - read, 0), tokens, made, read)
+    told = {} if details is None else details
+    made, read = told.get("created_cache_tokens"), told.get("cached_tokens")
+    rest = max(prompt_tokens - (made or 0) - (read or 0), 0)
+    return MessageUsage(rest, tokens, UNSET if made is None else made, UNSET if read is None else read)
 
 
 class MessageAnswer(msgspec.Struct, kw_only=True):

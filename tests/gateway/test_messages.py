@@ -68,9 +68,13 @@ def test_what_the_engines_cache_had_of_the_prompt() -> None:
     assert whole(SERVER, PATH, REQUEST, FakeRoute(wholes=[response]))["usage"] == usage
 
 
-def test_an_engine_that_tells_nothing_of_its_cache() -> None:
+def test_an_engine_that_tells_nothing_of_its_cache_or_part() -> None:
+    plain = {"input_tokens": 9, "output_tokens": 3}
     got = events(stream_of("</think>Hi", usage=GenerateUsage(9, 12, 3)))
-    assert got[-2]["usage"] == {"input_tokens": 9, "output_tokens": 3}
+    assert got[-2]["usage"] == plain
+    details = {"cached_tokens": 0, "created_cache_tokens": None}
+    got = events(stream_of("</think>Hi", usage=GenerateUsage(9, 12, 3, details)))
+    assert got[-2]["usage"] == plain | {"cache_read_input_tokens": 0}
 
 
 def test_an_engine_is_asked_for_its_usage_and_not_for_stop_strings() -> None:
