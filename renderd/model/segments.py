@@ -140,8 +140,8 @@ class Encoder:
     """Encodes texts. May be called from many threads.
 
     `encode_text`: the tokenizer's encoding of a text, without special tokens at its ends; it may be replaced
-    by another that gives the same ids. `brief_chars`: how many it surely takes in less than half a
-    millisecond. `anchors`: of `find_anchors`. `max_bytes`: of the segments that are remembered; with 0 there
+    by another that gives the same ids. `brief_chars`: how many take it a millisecond or
+    less. `anchors`: of `find_anchors`. `max_bytes`: of the segments that are remembered; with 0 there
     are no segments. `least`: characters of a segment that ends at an anchor. `hits`, `misses`: segments so
     far; `evictions`: those that were forgotten for others; `cached_bytes`: about what the remembered ones
     take.
