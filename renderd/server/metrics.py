@@ -129,7 +129,7 @@ class Metrics:
         ).labels()
         self._fast = registry.gauge(
             "renderd_fast_encoder",
-            "Workers that encode with fastokens, which proved exact on the tokenizer.",
+            "Processes that encode with fastokens, which proved exact on the tokenizer.",
         ).labels()
         self._restarts = registry.counter(
             "renderd_worker_restarts", "Workers that ended unasked and were replaced."
