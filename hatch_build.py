@@ -1,4 +1,4 @@
-"""Puts the golden cases into the wheel, as one file that `renderd conformance` reads: 50 MB of JSON are 3 MB there.
+"""Puts the golden cases into the wheel, as one file that `renderd conformance` reads: of 50 MB it makes 3.
 
 An editable install reads golden/ itself, and a build without that folder, the image's, carries none.
 """

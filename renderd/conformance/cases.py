@@ -154,6 +154,9 @@ def failure(status: int, body: Any) -> Json:
     return {"status": status, "type": None, "param": None, "message": message}
 
 
+_PARSERS = ("--reasoning-parser", "--tool-call-parser")
+
+
 class Golden:
     """The folder golden/, or the archive of it that a wheel carries.
 
@@ -164,6 +167,13 @@ class Golden:
         self.folder = folder
         self.reference = reference
         self.servers: dict[str, Json] = tomllib.loads((folder / "servers.toml").read_text(encoding="utf-8"))
+
+    def family(self, server: str) -> str:
+        """The parsers of a configuration by name, those of reasoning first; its model where it has none."""
+        table = self.servers[server]
+        flags = table["flags"]
+        named = (flags[at + 1] for at, flag in enumerate(flags) if flag in _PARSERS)
+        return " + ".join(dict.fromkeys(named)) or str(table["model"])
 
     def cases(self, server: str) -> list[Case]:
         """The cases of one configuration, in their written order."""

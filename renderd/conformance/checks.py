@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,10 +21,20 @@ from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A difference. `declared` is the id of the divergence that allows it, empty for a failure."""
+    """A difference, or why nothing could be compared.
+
+    Attributes:
+        what: a sentence.
+        declared: the id of the divergence that allows it, empty for a failure.
+        aside: why it is no failure though undeclared: the server has no such route ("absent"), or the case is
+            not for its tokenizer ("unfit").
+        values: the recorded value and the one that came, whole, where two were compared.
+    """
 
     what: str
     declared: str = ""
+    aside: Literal["", "absent", "unfit"] = ""
+    values: tuple[Any, Any] | None = None
 
 
 class Server:
@@ -39,25 +49,77 @@ class Server:
         self.engine = engine
         self.model = model
         self.recorded_model = recorded_model
+        self._offered: dict[tuple[str, str], bool] = {}
 
-    def renamed(self, request: Json) -> Json:
-        """A request of the recordings as this server understands it."""
-        return {**request, "model": self.model} if request.get("model") == self.recorded_model else request
+    def renamed(self, value: Any) -> Any:
+        """A request or an answer of the recordings as this server has it: by its own name for the model."""
+        return value if self.model == self.recorded_model else self._renamed(value)
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._renamed(inner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        renamed = {key: self._renamed(inner) for key, inner in value.items()}
+        for key in ("model", "id"):
+            if renamed.get(key) == self.recorded_model:
+                renamed[key] = self.model
+        if isinstance(renamed.get("message"), str):
+            said, own = (f"Valid aliases: {name}." for name in (self.recorded_model, self.model))
+            renamed["message"] = renamed["message"].replace(said, own)
+        return renamed
+
+    def offers(self, path: str, method: str = "POST") -> bool:
+        """Whether there is such a route at all. A body that lacks everything is a 400 where there is one."""
+        known = self._offered.get((method, path))
+        if known is None:
+            body = b"{}" if method == "POST" else None
+            answer = self.client.send(method, path, body, {"Content-Type": "application/json"})
+            known = self._offered[method, path] = answer.status not in NOT_OFFERED
+        return known
+
+    def ids(self, text: str) -> list[int] | None:
+        """The tokens of a text by the server's own tokenizer. None where no route says."""
+        body = {"model": self.model, "prompt": text, "add_special_tokens": False}
+        try:
+            if self.offers("/tokenize"):
+                answer = self.client.post("/tokenize", body)
+                return list(answer.json()["tokens"]) if answer.status == 200 else None
+            if self.offers("/v1/completions/render"):
+                answer = self.client.post("/v1/completions/render", body | {"max_tokens": 1})
+                return list(answer.json()[0]["token_ids"]) if answer.status == 200 else None
+        except (msgspec.DecodeError, LookupError, TypeError):
+            pass
+        return None
+
+
+NOT_OFFERED = (404, 405, 501)
+"""Statuses of a route that is not there."""
+
+
+def absent(method: str, path: str) -> Finding:
+    """What is said of a route that the server does not have."""
+    return Finding(f"not offered: {method} {path}", aside="absent")
 
 
 class Judge:
     """Compares the answers to one case with its recording."""
 
-    def __init__(self, divergences: Divergences, case: Case, recording: Recording) -> None:
+    def __init__(
+        self, divergences: Divergences, case: Case, recording: Recording, server: Server | None = None
+    ) -> None:
         self._divergences = divergences
         self._case = case
         self._recording = recording
+        self._server = server
 
     def compare(self, where: Where, got: Any, rules: Rules, own_batch: Any = UNKNOWN) -> Iterator[Finding]:
         """How `got`, an answer or what `failure` makes of one, differs. None where nothing was recorded."""
         want = self._recording.view(where)
         if want is ABSENT:
             return
+        if self._server is not None:
+            want = self._server.renamed(want)
         if failed(want) or failed(got):
             where = "error"
             want, got, rules = comparable_failures(want, got)
@@ -66,16 +128,21 @@ class Judge:
                 self._case, self._recording, where, want, got, difference, own_batch
             )
             what = f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
+            values = (difference.want, difference.got)
             if verdict.entry is not None:
-                yield Finding(what, verdict.entry.id)
+                yield Finding(what, verdict.entry.id, values=values)
             else:
                 shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
-                yield Finding("; ".join([what, *verdict.why_not]) + shown)
+                yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values)
 
 
 def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
     """The render route's body equals the recorded one key by key."""
-    answer = server.client.post(f"/v1/{ROUTES[case.api]}/render", server.renamed(case.request))
+    path = f"/v1/{ROUTES[case.api]}/render"
+    if not server.offers(path):
+        yield absent("POST", path)
+        return
+    answer = server.client.post(path, server.renamed(case.request))
     yield from judge.compare("render", parsed(answer), RENDER)
 
 
@@ -86,8 +153,14 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
     if "json" in request:
         body = msgspec.json.encode(server.renamed(request["json"]))
     headers = request.get("headers", {"Content-Type": "application/json"} if body is not None else {})
-    answer = server.client.send(request["method"], request["path"], body, headers)
-    yield from judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP)
+    method, path = request["method"], request["path"]
+    answer = server.client.send(method, path, body, headers)
+    found = list(judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP))
+    undeclared = any(not finding.declared for finding in found)
+    if undeclared and answer.status in NOT_OFFERED and not server.offers(path, method):
+        yield absent(method, path)
+        return
+    yield from found
     for name, want in recording.headers.items():
         got = answer.headers.get(name)
         if got is None or got.partition(";")[0] != want.partition(";")[0]:

@@ -17,7 +17,7 @@ import msgspec
 
 from renderd.conformance import chunking, eagerness
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
-from renderd.conformance.checks import ROUTES, Finding, Judge, Server, brief, parsed
+from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, parsed
 from renderd.conformance.client import Answer
 from renderd.conformance.compare import differences
 from renderd.conformance.defects import UNKNOWN
@@ -73,6 +73,9 @@ class Derendering:
 
     def run(self) -> dict[str, list[Finding]]:
         """Findings by check. OSError when the server cannot be reached."""
+        if not self._server.offers(self._path):
+            self._add("batch", [absent("POST", self._path)])
+            return self._found
         batch = self._batch()
         generate = self._recording.generate
         if not self._single:
@@ -81,6 +84,13 @@ class Derendering:
             generate = generate[0]
         own = outline(batch) if is_answer(batch) else UNKNOWN
         self._streams(generate, own)
+        return self._found
+
+    def run_batch(self) -> dict[str, list[Finding]]:
+        """The same of the whole answer alone."""
+        if not self._server.offers(self._path):
+            return {}
+        self._batch()
         return self._found
 
     def _add(self, check: str, findings: Iterator[Finding] | Sequence[Finding]) -> None:
@@ -167,7 +177,8 @@ class Derendering:
             return
         for difference in differences(own, got, self._own_rules):
             what = f"{show(difference.path)}: batch {brief(difference.want)}, stream {brief(difference.got)}"
-            self._add("stream", [Finding(f"{name}: {what}")])
+            values = (difference.want, difference.got)
+            self._add("stream", [Finding(f"{name}: {what}", values=values)])
 
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.
@@ -198,7 +209,8 @@ class Derendering:
                 continue
             for difference in differences(want, assembled(continued), self._hop_rules):
                 values = f"recorded {brief(difference.want)}, got {brief(difference.got)}"
-                self._add("hop", [Finding(f"after event {last}: {show(difference.path)}: {values}")])
+                what = f"after event {last}: {show(difference.path)}: {values}"
+                self._add("hop", [Finding(what, values=(difference.want, difference.got))])
 
     def _stream(
         self,

@@ -6,8 +6,10 @@ The header of golden/divergences.toml has the format.
 from __future__ import annotations
 
 import tomllib
+import zipfile
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -126,7 +128,9 @@ class Divergences:
         Raises ValueError for a malformed entry.
         """
         entries: list[Divergence] = []
-        folder = path.parent / path.name.removesuffix(".toml")
+        parent = path.parent
+        assert isinstance(parent, Path | zipfile.Path)  # typeshed thinks less of an archive's
+        folder = parent / path.name.removesuffix(".toml")
         more = [one for one in folder.iterdir() if one.name.endswith(".toml")] if folder.is_dir() else []
         for one in [*([path] if path.exists() else []), *sorted(more, key=lambda file: file.name)]:
             tables = tomllib.loads(one.read_text(encoding="utf-8")).get("divergence", [])

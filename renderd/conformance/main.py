@@ -4,49 +4,92 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from renderd.conformance import report
-from renderd.conformance.cases import Golden
+from renderd.conformance.cases import Case, Golden, carried
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.runner import ServerError, recorded_model, replay, served_model, unneeded
+from renderd.conformance.fitting import ENOUGH, UNFIT_LIMIT, Fit, fits, fits_folder
+from renderd.conformance.runner import Result, ServerError, replay, unneeded
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+GOLDEN = carried()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Exit status: 0 when all pass or differ as declared, 1 when not, 2 when it cannot ask."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not arguments.url and not arguments.model_dir:
+        parser.error("--url is needed, or --model-dir")
     try:
         if not (arguments.cases / "servers.toml").is_file():
             raise ServerError(f"no cases in {arguments.cases}: --cases names the golden/ of a checkout")
         golden = Golden(arguments.cases)
-        divergences = Divergences.load(arguments.cases / "divergences.toml")
-        client = Client(arguments.url)
-        server = arguments.server or _fitting(golden, client)
-        if server not in golden.servers:
-            raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
-        patterns = arguments.case
-        results = replay(
-            client,
-            golden,
-            divergences,
-            server,
-            lambda case: not patterns or any(_matches(case.id, pattern) for pattern in patterns),
-        )
-        stale = unneeded(divergences, golden, results)
+        if arguments.model_dir:
+            by_tokenizer = fits_folder(golden, arguments.model_dir)
+            if not arguments.url:
+                return _say_fits(golden, by_tokenizer, arguments.model_dir)
+            tokenized = {fit.server for fit in by_tokenizer if fit.good or not fit.tried}
+            golden.servers = {name: table for name, table in golden.servers.items() if name in tokenized}
+        return _replay(golden, arguments)
     except (OSError, ValueError, ServerError) as error:
         print(f"renderd conformance: {error}", file=sys.stderr)
         return 2
-    for text in (report.differences(results, arguments.verbose), "\n".join(stale), report.table(results)):
+
+
+def _replay(golden: Golden, arguments: argparse.Namespace) -> int:
+    divergences = Divergences.load(arguments.cases / "divergences.toml")
+    client = Client(arguments.url)
+    progress = Progress()
+    servers = [arguments.server] if arguments.server else _fitting(golden, client, divergences, progress)
+    for server in servers:
+        if server not in golden.servers:
+            raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
+    patterns = arguments.case
+
+    def wanted(case: Case) -> bool:
+        return not patterns or any(_matches(case.id, pattern) for pattern in patterns)
+
+    results: list[Result] = []
+    for server in servers:
+        results += replay(client, golden, divergences, server, wanted, progress)
+    progress.end()
+    stale = unneeded(divergences, golden, results) if arguments.verbose else []
+    unfit = _unfit(results)
+    differing = report.differences(results, arguments.verbose)
+    for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
             print(text, end="\n\n")
-    failed = sum(result.outcome() == "fail" for result in results)
-    print(f"{arguments.url}: {len(results)} cases of {server}, {failed} failed")
-    return 1 if failed or stale or not results else 0
+    print(f"{arguments.url}, {', '.join(servers)}: {report.summary(results)}")
+    outcomes = {result.outcome() for result in results}
+    # A server that offers nothing of what was asked has passed nothing.
+    return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "declared"} else 0
+
+
+class Progress:
+    """One line on stderr that is written anew; where that is no terminal, a line every ten seconds."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._said = time.monotonic()
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        now = time.monotonic()
+        if now - self._said < (0.1 if self._terminal else 10):
+            return
+        self._said = now
+        line = f"{done}/{total} {name}"
+        print(f"\r\x1b[K{line[:78]}" if self._terminal else line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Takes the line away."""
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _matches(case_id: str, pattern: str) -> bool:
@@ -54,15 +97,46 @@ def _matches(case_id: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(case_id, pattern) or fnmatch.fnmatchcase(case_id.split("/", 1)[-1], pattern)
 
 
-def _fitting(golden: Golden, client: Client) -> str:
-    """The one configuration whose model the server serves. ServerError when there is not exactly one."""
-    model = served_model(client)
-    fitting = [name for name in golden.servers if recorded_model(golden, name) == model]
-    if len(fitting) != 1:
+def _fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
+    """The configurations whose cases fit. ServerError when there is none, with what comes nearest."""
+    found = fits(client, golden, divergences, progress)
+    good = [fit.server for fit in found if fit.good]
+    if not good:
+        nearest = max(found, key=lambda fit: fit.right / max(1, fit.tried), default=None)
+        if nearest is None or not nearest.right:
+            raise ServerError(f"no configuration in servers.toml fits {client.url}: another model, or flags")
+        flags = shlex.join(golden.servers[nearest.server]["flags"])
         raise ServerError(
-            f"--server is needed: {len(fitting) or 'no'} configurations in servers.toml serve {model!r}"
+            f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.right} of "
+            f"{nearest.tried} cases, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
+            f"--server {nearest.server} replays it all the same"
         )
-    return fitting[0]
+    return good
+
+
+def _unfit(results: Sequence[Result]) -> list[str]:
+    """Sentences about configurations of which too many cases are for another tokenizer."""
+    found = []
+    for server in dict.fromkeys(result.case.server for result in results):
+        own = [result for result in results if result.case.server == server]
+        unfit = [result for result in own if result.outcome() == "unfit"]
+        if len(unfit) > UNFIT_LIMIT * len(own):
+            what = unfit[0].found["tokens"][0].what
+            found.append(
+                f"{server}: {len(unfit)} of {len(own)} cases do not fit this server, more than "
+                f"{UNFIT_LIMIT:.0%}. The first: {unfit[0].case.id}: {what}"
+            )
+    return found
+
+
+def _say_fits(golden: Golden, found: Sequence[Fit], folder: Path) -> int:
+    """Print for which configurations a folder has the tokenizer. Exit status 1 for none."""
+    good = [fit for fit in found if fit.good]
+    for fit in good:
+        flags = shlex.join(golden.servers[fit.server]["flags"])
+        print(f"{fit.server}: {fit.right} of {fit.tried} outputs have the recorded ids; started with {flags}")
+    print(f"{folder}: the tokenizer of {len(good)} of {len(found)} configurations")
+    return 0 if good else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,16 +144,24 @@ def _parser() -> argparse.ArgumentParser:
         prog="renderd conformance",
         description="Replay recorded cases against a render and derender server and compare its answers.",
     )
-    parser.add_argument("--url", required=True, help="base URL of the server, http://127.0.0.1:8000")
+    parser.add_argument("--url", help="base URL of the server, http://127.0.0.1:8000")
     parser.add_argument(
-        "--server", metavar="NAME", help="configuration in servers.toml that the server was started as"
+        "--server",
+        metavar="NAME",
+        help="configuration in servers.toml that the server was started as (default: all that fit it)",
+    )
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        metavar="DIR",
+        help="only cases whose tokenizer is that of this model; without --url they are listed",
     )
     parser.add_argument(
         "--cases",
         type=Path,
         default=GOLDEN,
         metavar="DIR",
-        help="folder of the cases and recordings (golden/)",
+        help="folder of other cases and recordings than those that the package carries",
     )
     parser.add_argument(
         "--case",

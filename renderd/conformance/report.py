@@ -1,33 +1,37 @@
-"""Results for people: a table of counts, and what differed."""
+"""Results for people in a terminal: a table of counts, and what differed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from renderd.conformance.runner import Outcome, Result
+from renderd.conformance.runner import OUTCOMES, Outcome, Result
 
-_CHECKS = ("render", "batch", "coupled", "stream", "order", "eager", "repeat", "hop", "http", "recording")
+_CHECKS = (
+    *("render", "batch", "coupled", "stream", "order", "eager", "repeat", "hop", "linear", "errors"),
+    *("http", "recording", "tokens"),
+)
+WORDS: dict[Outcome, str] = {"absent": "not offered", "unfit": "not fitting"}
+"""Of outcomes that are not called by their own name."""
 
 
 def table(results: Sequence[Result]) -> str:
-    """Counts of outcomes by configuration and area, then by check. A case counts in each of its areas."""
+    """Counts of outcomes by family and area, then by check. A case counts in each of its areas."""
     rows: list[tuple[str, str, list[Outcome]]] = []
-    for server in dict.fromkeys(result.case.server for result in results):
-        own = [result for result in results if result.case.server == server]
-        areas = sorted({area for result in own for area in result.case.areas})
-        for area in areas:
-            rows.append((server, area, [r.outcome() for r in own if area in r.case.areas]))
-        rows.append((server, "all cases", [result.outcome() for result in own]))
+    for family in dict.fromkeys(result.family for result in results):
+        own = [result for result in results if result.family == family]
+        for area in sorted({area for result in own for area in areas(result)}):
+            rows.append((family, area, [r.outcome() for r in own if area in areas(r)]))
+        rows.append((family, "all cases", [result.outcome() for result in own]))
         for check in _CHECKS:
             outcomes = [result.outcome(check) for result in own if check in result.found]
             if outcomes:
-                rows.append((server, f"check: {check}", outcomes))
-    lines: list[tuple[str, ...]] = [("server", "area", "cases", "pass", "declared", "fail")]
-    kinds: tuple[Outcome, ...] = ("pass", "declared", "fail")
-    for server, area, outcomes in rows:
-        counts = (str(outcomes.count(kind)) for kind in kinds)
-        lines.append((server, area, str(len(outcomes)), *counts))
-    widths = [max(len(line[column]) for line in lines) for column in range(6)]
+                rows.append((family, f"check: {check}", outcomes))
+    heads = [WORDS.get(kind, kind) for kind in OUTCOMES]
+    lines: list[tuple[str, ...]] = [("family", "area", "cases", *heads)]
+    for family, area, outcomes in rows:
+        counts = (str(outcomes.count(kind)) for kind in OUTCOMES)
+        lines.append((family, area, str(len(outcomes)), *counts))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)
@@ -37,15 +41,27 @@ def table(results: Sequence[Result]) -> str:
     )
 
 
+def areas(result: Result) -> list[str]:
+    """The areas of a case; its API where it names none."""
+    return result.case.areas or [result.case.api]
+
+
+def summary(results: Iterable[Result]) -> str:
+    """The counts of all outcomes that there are: `3 cases: 2 pass, 1 fail`."""
+    outcomes = [result.outcome() for result in results]
+    counts = [f"{outcomes.count(kind)} {WORDS.get(kind, kind)}" for kind in OUTCOMES if kind in outcomes]
+    return f"{len(outcomes)} cases: {', '.join(counts) or 'none asked'}"
+
+
 def differences(results: Iterable[Result], verbose: bool) -> str:
-    """What failed, a line each; with `verbose` what is declared too, and nothing cut short."""
+    """What failed, a line each; with `verbose` all other findings too, and nothing cut short."""
     lines = []
     for result in results:
         for check, findings in result.found.items():
             for finding in findings:
-                if finding.declared and not verbose:
+                if (finding.declared or finding.aside) and not verbose:
                     continue
-                label = f"declared by {finding.declared}" if finding.declared else "FAIL"
+                label = f"declared by {finding.declared}" if finding.declared else finding.aside or "FAIL"
                 what = finding.what
                 if not verbose and len(what) > 400:
                     what = f"{what[:300]} ... {what[-80:]}"

@@ -13,22 +13,27 @@ from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
 
-Outcome = Literal["pass", "declared", "fail"]
+Outcome = Literal["pass", "declared", "fail", "absent", "unfit"]
+OUTCOMES: tuple[Outcome, ...] = ("pass", "declared", "fail", "absent", "unfit")
 
 
 class Result(msgspec.Struct):
-    """What the checks of a case found, by check."""
+    """What the checks of a case found, by check. `family`: the parsers of its configuration."""
 
     case: Case
     found: dict[str, list[Finding]]
+    family: str = ""
 
     def outcome(self, check: str | None = None) -> Outcome:
-        """Of one check, or of all."""
+        """Of one check, or of all. What the server lacks is no pass, whatever else was right."""
         findings = [
             finding for name, several in self.found.items() if check in (None, name) for finding in several
         ]
-        if any(not finding.declared for finding in findings):
+        if any(not finding.declared and not finding.aside for finding in findings):
             return "fail"
+        for aside in ("unfit", "absent"):
+            if any(finding.aside == aside for finding in findings):
+                return aside
         return "declared" if findings else "pass"
 
 
@@ -62,17 +67,27 @@ def replay(
     divergences: Divergences,
     server: str,
     wanted: Callable[[Case], bool] = lambda case: True,
+    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> list[Result]:
-    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
-    table = golden.servers[server]
-    engine = table.get("kind") == "engine"
-    asked = Server(client, served_model(client), recorded_model(golden, server), engine)
+    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file).
+
+    `progress` is told how many cases are done, of how many, and the id of the next one.
+    """
+    asked = server_under_test(client, golden, server)
     recordings = golden.recordings(server)
-    return [
-        Result(case, _check(asked, divergences, case, recordings.get(case.id)))
-        for case in golden.cases(server)
-        if wanted(case)
-    ]
+    cases = [case for case in golden.cases(server) if wanted(case)]
+    family = golden.family(server)
+    results = []
+    for done, case in enumerate(cases):
+        progress(done, len(cases), case.id)
+        results.append(Result(case, _check(asked, divergences, case, recordings.get(case.id)), family))
+    return results
+
+
+def server_under_test(client: Client, golden: Golden, server: str) -> Server:
+    """A server taken for one of a configuration. Raises ServerError, OSError."""
+    engine = golden.servers[server].get("kind") == "engine"
+    return Server(client, served_model(client), recorded_model(golden, server), engine)
 
 
 def _check(
@@ -80,13 +95,31 @@ def _check(
 ) -> dict[str, list[Finding]]:
     if recording is None:
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
-    judge = Judge(divergences, case, recording)
+    judge = Judge(divergences, case, recording, server)
     if case.api == "http":
         return {"http": list(check_http(server, judge, case, recording))}
+    other = other_tokens(server, case, recording)
+    if other:
+        return {"tokens": [Finding(other, aside="unfit")]}
     found = {"render": list(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()
     return found
+
+
+def other_tokens(server: Server, case: Case, recording: Recording) -> str:
+    """What shows that the server's tokenizer is not the one that a case was recorded with; "" for nothing."""
+    generate = recording.generate
+    text = (case.output or {}).get("text")
+    if not text or generate is None:
+        return ""
+    first = generate if isinstance(generate, dict) else generate[0]
+    want = first["choices"][0]["token_ids"]
+    got = server.ids(text)
+    if got is None or got == want[: len(got)]:
+        return ""
+    at = next((i for i, pair in enumerate(zip(want, got, strict=False)) if pair[0] != pair[1]), len(want))
+    return f"another tokenizer: the output's token {at} is {want[at : at + 1]}, here {got[at : at + 1]}"
 
 
 def unneeded(divergences: Divergences, golden: Golden, results: Iterable[Result]) -> list[str]:

@@ -7,6 +7,7 @@ more eager than another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 Chunk = dict[str, Any]
@@ -71,3 +72,33 @@ def _things(choice: Chunk) -> Iterator[str]:
         yield "text"
     if choice.get("finish_reason") is not None:
         yield "finish"
+
+
+def differing_events(recorded: Sequence[Chunk], own: Sequence[Chunk]) -> Iterator[str]:
+    """Sentences about keys that events of the messages API lack, or have in another order."""
+    ours = {_step(event): list(_keys(event)) for event in own}
+    for event in recorded:
+        theirs = list(_keys(event))
+        keys = ours.get(_step(event), theirs)
+        if [key for key in keys if key in theirs] != theirs:
+            yield f"{event['type']} has the keys {keys}, recorded {theirs}"
+
+
+def differing_steps(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator[str]:
+    """A sentence about a stream of the messages API that does other things, or in another order. Deltas in a
+    row are one."""
+    theirs, ours = ([step for step, _ in groupby(map(_step, events))] for events in (recorded, own))
+    if theirs != ours:
+        yield f"does {ours}, recorded {theirs}"
+
+
+def _step(event: Chunk) -> tuple[Any, ...]:
+    part = event.get("content_block") or event.get("delta") or {}
+    return event["type"], event.get("index"), part.get("type")
+
+
+def _keys(value: Chunk, prefix: str = "") -> Iterator[str]:
+    for key, inner in value.items():
+        yield prefix + key
+        if isinstance(inner, dict):
+            yield from _keys(inner, f"{prefix}{key}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,11 +20,19 @@ SERVER = "toy"
 MODEL = "toy-model"
 
 
-class Fake:
-    """The routes, without HTTP. `faults` are names of mistakes, each described where it is made."""
+ROUTES = (
+    *("/tokenize", "/v1/completions/render"),
+    *("/v1/chat/completions/render", "/v1/chat/completions/derender"),
+)
 
-    def __init__(self, *faults: str) -> None:
+
+class Fake:
+    """The routes, without HTTP. `faults` are names of mistakes, each described where it is made; `lacks` are
+    routes that are not there."""
+
+    def __init__(self, *faults: str, lacks: Sequence[str] = ()) -> None:
         self.faults = set(faults)
+        self.lacks = lacks
         self.calls = 0
 
     def answer(self, path: str, body: Json) -> tuple[int, Json]:
@@ -33,8 +41,15 @@ class Fake:
             return 200, {"object": "list", "data": [{"id": MODEL, "created": 1, "max_model_len": 3000}]}
         if path == "/version":
             return 200, {"version": "7.0"}
+        if path not in ROUTES or path in self.lacks:
+            return 404, {"detail": "Not Found"}
+        if not body:
+            return 400, _error("Bad Request", None, "nothing in it")
+        if path == "/v1/completions/render":
+            return 200, [{"token_ids": [ord(character) for character in body["prompt"]]}]
         if path == "/tokenize":
-            return 200, {"tokens": [ord(character) for character in body["prompt"]]}
+            shift = 1 if "other_tokenizer" in self.faults else 0
+            return 200, {"tokens": [ord(character) + shift for character in body["prompt"]]}
         if path == "/v1/chat/completions/render":
             return self.render(body)
         if body.get("stream"):
@@ -44,6 +59,8 @@ class Fake:
     def render(self, request: Json) -> tuple[int, Json]:
         if not request["messages"]:
             return 400, _error("BadRequestError", "messages", "no messages")
+        if "chat_template" in request or "tool_choice" in request:
+            return 400, _error("BadRequestError", None, "not allowed")
         text = "".join(message["content"] for message in request["messages"])
         sampling: Json = {"temperature": 1.0}
         if "always_max_tokens" in self.faults:

@@ -98,8 +98,8 @@ def replays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_every_case(replays: Replays, server: str) -> None:
     results = replays.of(server)
     assert results
-    if any(result.outcome() == "fail" for result in results):
-        shown = report.differences(results, verbose=False)
+    if any(result.outcome() not in ("pass", "declared") for result in results):
+        shown = report.differences(results, verbose=any(r.outcome() in ("absent", "unfit") for r in results))
         pytest.fail(f"{shown}\n\n{report.table(results)}", pytrace=False)
 
 

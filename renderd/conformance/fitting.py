@@ -1,0 +1,148 @@
+"""Which configurations fit a server, found out by asking it, or a model's folder, by its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from tokenizers import Tokenizer
+
+from renderd.conformance.cases import Case, Golden, Json, Recording
+from renderd.conformance.checks import Judge, Server, check_http, check_render
+from renderd.conformance.client import Client
+from renderd.conformance.derendering import Derendering
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.runner import other_tokens, served_model, server_under_test
+
+SAMPLE = 10
+"""Cases of a configuration that are tried."""
+
+ENOUGH = 0.8
+"""The part of them that has to be right. A server with a fault or two is still what it is."""
+
+UNFIT_LIMIT = 0.05
+"""The part of a configuration's cases that may be for another tokenizer."""
+
+_GREETING: Json = {"messages": [{"role": "user", "content": "hi"}]}
+_TOOL: Json = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+}
+RIGHTS = {
+    "--trust-request-chat-template": _GREETING | {"chat_template": "x"},
+    "--enable-auto-tool-choice": _GREETING | {"tools": [_TOOL], "tool_choice": "auto"},
+}
+"""Flags that few cases show, and chat requests that are refused without them."""
+
+Pair = tuple[Case, Recording]
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """How many of the cases of a configuration that were tried came out right."""
+
+    server: str
+    tried: int
+    right: int
+
+    @property
+    def good(self) -> bool:
+        return self.tried > 0 and self.right >= ENOUGH * self.tried
+
+
+def fits(
+    client: Client,
+    golden: Golden,
+    divergences: Divergences,
+    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+) -> list[Fit]:
+    """Of every configuration of a render server. Raises ServerError, OSError."""
+    found: list[Fit] = []
+    strange: set[str] = set()
+    rights = _rights(client)
+    names = [
+        name
+        for name, table in golden.servers.items()
+        if table.get("kind") != "engine"
+        and all((flag in table["flags"]) == given for flag, given in rights.items())
+    ]
+    for done, name in enumerate(names):
+        progress(done, len(names), f"does {name} fit?")
+        model = str(golden.servers[name]["model"])
+        sample = [] if model in strange else _sample(golden, name)
+        server = server_under_test(client, golden, name)
+        right = 0
+        for case, recording in sample:
+            if other_tokens(server, case, recording):
+                strange.add(model)
+                break
+            right += _right(server, Judge(divergences, case, recording, server), case, recording)
+        found.append(Fit(name, len(sample), 0 if model in strange else right))
+    return found
+
+
+def _rights(client: Client) -> dict[str, bool]:
+    """Which of `RIGHTS` the server was started with, as far as it says."""
+    found = {}
+    for flag, request in RIGHTS.items():
+        answer = client.post("/v1/chat/completions/render", {"model": served_model(client), **request})
+        if answer.status in (200, 400):
+            found[flag] = answer.status == 200
+    return found
+
+
+def _right(server: Server, judge: Judge, case: Case, recording: Recording) -> bool:
+    """Whether something could be asked, and nothing came that is wrong."""
+    if case.api == "http":
+        return all(finding.declared for finding in check_http(server, judge, case, recording))
+    found = {"render": list(check_render(server, judge, case))}
+    if recording.generate is not None:
+        found |= Derendering(server, judge, case, recording).run_batch()
+    findings = [finding for several in found.values() for finding in several]
+    lacks_render = any(finding.aside for finding in found["render"])
+    return all(finding.declared or finding.aside for finding in findings) and not (
+        lacks_render and len(found) == 1
+    )
+
+
+def fits_folder(golden: Golden, folder: Path) -> list[Fit]:
+    """Of every configuration, how many outputs the tokenizer in a folder writes with the recorded ids.
+
+    OSError without a tokenizer.json; ValueError for one that cannot be read.
+    """
+    path = folder / "tokenizer.json"
+    path.stat()
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"{path}: {error}") from error
+    found = []
+    for name in golden.servers:
+        sample = list(_texts(golden, name))
+        right = sum(
+            tokenizer.encode(text, add_special_tokens=False).ids in (ids, ids[:-1]) for text, ids in sample
+        )
+        found.append(Fit(name, len(sample), right))
+    return found
+
+
+def _texts(golden: Golden, server: str) -> Iterator[tuple[str, list[int]]]:
+    """Outputs and their recorded tokens, of the cases that give them as text."""
+    recordings = golden.recordings(server)
+    for case in golden.cases(server):
+        recording = recordings.get(case.id)
+        text = (case.output or {}).get("text")
+        if text and recording is not None and recording.generate is not None:
+            generate = recording.generate
+            first = generate if isinstance(generate, dict) else generate[0]
+            yield text, first["choices"][0]["token_ids"]
+
+
+def _sample(golden: Golden, server: str) -> Sequence[Pair]:
+    """Cases from all over a configuration, of those with an output where there are any."""
+    recordings = golden.recordings(server)
+    pairs = [(case, recordings[case.id]) for case in golden.cases(server) if case.id in recordings]
+    rendered = [pair for pair in pairs if pair[0].api != "http"]
+    scripted = [pair for pair in rendered if pair[0].output is not None]
+    chosen = scripted or rendered or pairs
+    return chosen[:: max(1, len(chosen) // SAMPLE)][:SAMPLE]

@@ -1,0 +1,134 @@
+"""Which cases fit a server, what it does not offer, and the cases that a wheel carries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import fake
+import pytest
+
+from golden.models import model_path
+from hatch_build import pack
+from renderd.conformance import fitting, main
+from renderd.conformance.cases import Golden
+from renderd.conformance.client import Client
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.main import GOLDEN
+from renderd.conformance.runner import Result, replay
+
+ROOT = Path(__file__).parents[2]
+PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
+DERENDER, RENDER = "/v1/chat/completions/derender", "/v1/chat/completions/render"
+
+
+def run(folder: Path, server: fake.Fake) -> list[Result]:
+    with fake.serving(server) as url:
+        return replay(Client(url), Golden(folder), Divergences([]), fake.SERVER)
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [result.outcome() for result in results]
+
+
+def test_what_is_not_offered_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    results = run(folder, fake.Fake(lacks=[DERENDER]))
+    assert outcomes(results) == ["absent"] * 3
+    assert [result.outcome("render") for result in results] == ["pass"] * 3
+    assert outcomes(run(folder, fake.Fake("always_max_tokens", lacks=[DERENDER]))) == ["fail"] * 3
+    with fake.serving(fake.Fake(lacks=[DERENDER, RENDER])) as url:
+        assert main.main(["--url", url, "--cases", str(folder), "--server", "toy"]) == 1
+    assert "toy: 3 cases: 3 not offered" in capsys.readouterr().out
+
+
+def test_a_route_that_is_not_offered(tmp_path: Path) -> None:
+    case = {"id": "toy/tokens", "server": fake.SERVER, "api": "http", "areas": ["http"]}
+    case["request"] = {"method": "POST", "path": "/tokenize", "json": {"prompt": "ab"}}
+    recording = {"id": "toy/tokens", "body": {"tokens": [97, 98]}}
+    folder = fake.write(tmp_path, [(case, recording)])
+    assert outcomes(run(folder, fake.Fake(lacks=["/tokenize"]))) == ["absent"]
+    assert outcomes(run(folder, fake.Fake())) == ["pass"]
+
+
+@pytest.mark.parametrize("lacks", [[], ["/tokenize"]])
+def test_the_ids_show_another_tokenizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lacks: list[str]
+) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    with fake.serving(fake.Fake("other_tokenizer", lacks=lacks)) as url:
+        arguments = ["--url", url, "--cases", str(folder)]
+        if lacks:  # the completions' render route says the same ids as ever
+            assert main.main(arguments) == 0
+            return
+        assert main.main([*arguments, "--server", "toy"]) == 1
+        out = capsys.readouterr().out
+        assert "3 cases: 3 not fitting" in out
+        assert (
+            "toy: 3 of 3 cases do not fit this server, more than 5%. The first: toy/hello there-stop" in out
+        )
+        assert main.main(arguments) == 2
+        assert "no configuration in servers.toml fits" in capsys.readouterr().err
+
+
+def test_a_server_under_another_name(tmp_path: Path) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    text = (folder / "servers.toml").read_text().replace(fake.MODEL, "recorded-as")
+    (folder / "servers.toml").write_text(text)
+    for path in folder.glob("*/**/*.jsonl"):
+        path.write_text(path.read_text().replace(fake.MODEL, "recorded-as"))
+    assert outcomes(run(folder, fake.Fake())) == ["pass"] * 3
+
+
+def test_the_nearest_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The fault spoils the outputs with content.
+    folder = fake.write(tmp_path, [fake.record("(f1)"), *PAIRS[1:]])
+    with fake.serving(fake.Fake("drops_last_character")) as url:
+        assert main.main(["--url", url, "--cases", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "Nearest is toy: 1 of 3 cases, of which 80% are wanted" in said
+    assert "--served-model-name toy-model. --server toy replays it all the same" in said
+
+
+def test_the_folder_of_a_model() -> None:
+    good = {fit.server for fit in fitting.fits_folder(Golden(GOLDEN), model_path("qwen3")) if fit.good}
+    assert {"qwen3-hermes", "qwen3-coder", "messages-qwen3"} <= good
+    assert not {"llama3-json", "deepseek-v3", "gpt-oss", "gemma4"} & good
+
+
+def test_a_folder_without_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--model-dir", str(tmp_path)]) == 2
+    assert "tokenizer.json" in capsys.readouterr().err
+
+
+def test_the_archive_holds_the_same(tmp_path: Path) -> None:
+    assert isinstance(GOLDEN, Path)
+    pack(GOLDEN, tmp_path / "a.zip")
+    packed = zipfile.Path(tmp_path / "a.zip")
+    ours, theirs = Golden(GOLDEN), Golden(packed)
+    assert ours.servers == theirs.servers
+    for name in ("qwen3-hermes", "engine"):
+        assert ours.cases(name) == theirs.cases(name)
+        assert ours.recordings(name) == theirs.recordings(name)
+    entries = [Divergences.load(folder / "divergences.toml").entries for folder in (GOLDEN, packed)]
+    assert entries[0] == entries[1]
+
+
+def test_from_a_wheel_alone(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.stat().st_size < 4_000_000
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    # `-P`, a folder elsewhere and the extracted files first: nothing of this checkout is found.
+    code = "import sys, renderd; from renderd.cli import main; print(renderd.__file__); sys.exit(main())"
+    command = [sys.executable, "-P", "-c", code, "conformance", "--model-dir", str(model_path("qwen3"))]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert str(tmp_path) in done.stdout.splitlines()[0]
+    assert "qwen3-hermes: " in done.stdout, json.dumps([done.stdout, done.stderr])
+    assert done.returncode == 0
