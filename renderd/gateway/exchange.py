@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from renderd import telemetry
 from renderd.derender.live import Live
 from renderd.gateway.desk import Desk
 from renderd.gateway.face import Face
@@ -159,6 +160,7 @@ class _Gathered:
         choice.stop_reason = stop if matched else news.stop_reason
         choice.weight_versions = news.weight_versions
         self._ids[at] += news.token_ids or ()
+        telemetry.derendered(-len(news.token_ids or ()))  # they count when the answer is made
         if news.logprobs is not None:
             self._entries[at] += news.logprobs.content or ()
             choice.logprobs = ChoiceLogprobs(self._entries[at])

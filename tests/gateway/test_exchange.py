@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from renderd import telemetry
 from renderd.gateway.exchange import MAX_PIECES, events, responses
 from renderd.gateway.prepared import packed, unpacked
 from renderd.gateway.route import EngineFailure
@@ -66,7 +67,9 @@ def test_a_stop_string_ends_the_generation() -> None:
     assert got[-1]["choices"][0]["stop_reason"] == "three"
     assert route.generations[0].closed_after == 3
     route = FakeRoute([stream_of("one two three four")])
+    record = telemetry.begin()
     answer = whole(PLAIN, CHAT, {**REQUEST, "stop": "three", "n": 1}, route)
+    assert record.tokens_derendered == 3
     assert answer["choices"][0]["message"]["content"] == "one two "
     assert answer["usage"]["completion_tokens"] == 3
     assert route.generations[0].closed_after == 3
