@@ -9,6 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from renderd.server.whole import Whole
 from renderd.wire.errors import ApiError
 
 MAX_HEAD_BYTES = 65536
@@ -27,6 +28,10 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._owed: tuple[Any, str] | None = None
         self._owed_since = 0.0
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        whole: Any = Whole(app, cycle)
+        super()._start_asgi_task(cycle, whole)
 
     def data_received(self, data: bytes) -> None:
         self._no_body += len(data)
