@@ -47,9 +47,18 @@ class Acceptor:
 
     def close(self) -> None:
         """Accept no more."""
+        if self._listening.fileno() < 0:  # `close_listening` was here
+            return
         self._loop.remove_reader(self._listening)
         if self._timer is not None:
             self._timer.cancel()
+
+    def close_listening(self) -> None:
+        """Accept what waits, and refuse what comes then: the socket is closed."""
+        while self._accept():
+            pass
+        self.close()
+        self._listening.close()
 
     async def wait_closed(self) -> None:
         """Connections have their own end."""
@@ -69,19 +78,21 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._on_connection)
         self._accept()
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Take the next connection, if one waits. Returns whether there may be more."""
         try:
             connection, _ = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another process was first, or the client has gone
+            return False  # another process was first, or the client has gone
         except OSError as error:
             logger.error("cannot accept connections: %s", error)
             self._pause(_EXHAUSTED_SECONDS)
-            return
+            return False
         connection.setblocking(False)
         task = self._loop.create_task(self._begin(connection))
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
+        return True
 
     async def _begin(self, connection: socket.socket) -> None:
         try:

@@ -94,6 +94,7 @@ def _run(config: ServerConfig) -> None:
             _without(listening, faster.prove) if faster.found else None,
             faster.take,
             address(listening, settings.is_ssl),
+            listening.close,
         )
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):  # what is left to do must not be cut short

@@ -26,8 +26,8 @@ _STEADY_SECONDS = 10.0
 _SLOWEST_SECONDS = 5.0
 _HANDOVER_SECONDS = 2.0
 """What the process that answers while the model is loaded gets to finish."""
-_CUT_SECONDS = 2.0
-"""What workers get to close connections after --drain-seconds."""
+_CUT_SECONDS = 3.0
+"""What workers get to refuse and close connections after --drain-seconds."""
 
 
 PlacedWork = Callable[[Pipes, int], None]
@@ -85,13 +85,16 @@ class Supervisor:
         prove: Callable[[], bool] | None,
         take_faster: Callable[[], None],
         address: str,
+        stop_listening: Callable[[], None],
     ) -> None:
         """Fork the workers, which do `work`, and keep them until a signal says that it is enough.
 
         `prove`: done in a process of its own once the workers serve; when it says True, every worker is told
-        to `take_faster`. `address`: for the log.
+        to `take_faster`. `address`: for the log. `stop_listening`: closes this process's end of the socket
+        that the workers serve.
         """
         self._prove, self._take_faster, self._address = prove, take_faster, address
+        self._stop_listening = stop_listening
         self._listen_to_signals()
         for place in range(1, 1 + self._workers):
             self._start(self._role("worker", place, work))
@@ -212,6 +215,7 @@ class Supervisor:
             return
         logger.info("%s: draining, for at most %g seconds", signal.Signals(number).name, self._drain_seconds)
         self._state.phase = DRAINING
+        self._stop_listening()  # nobody is forked any more, and the workers' own ends decide
         self._deadline = time.monotonic() + self._drain_seconds + _CUT_SECONDS
         for role in self._roles:
             if role.place <= self._workers and role.child is not None:

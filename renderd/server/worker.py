@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -39,6 +39,9 @@ END; the faster encoder is exact, take it."""
 
 QUIET_SECONDS = 1.0
 """How long nobody asks before a draining worker ends: load balancers learn late that it does."""
+_LAST_SECONDS, _LAST_QUIET_SECONDS = 1.0, 0.2
+"""When no more connections are accepted: what those that were get to end, and how long nobody asks meanwhile
+before the process ends all the same."""
 _REFRESH_SECONDS = 2.0
 _CLIENT_SECONDS = 60.0
 """--max-client-seconds, for servers of no API."""
@@ -54,6 +57,8 @@ class Server(uvicorn.Server):
         self._client_seconds = _CLIENT_SECONDS
         self._place = 0
         self._pipes: Pipes | None = None
+        self._acceptor: Acceptor | None = None
+        self._ends_at: float | None = None
         self.clients = Connections(lambda count: state.set_connections(self._place, count))
 
     def work(self, pipes: Pipes, place: int) -> None:
@@ -77,8 +82,8 @@ class Server(uvicorn.Server):
             return made
 
         lead = partial(self._state.lead, self._place)
-        acceptor: Any = Acceptor(self._listening, protocol, self.config.ssl, lead)
-        self.servers = [acceptor]
+        self._acceptor = acceptor = Acceptor(self._listening, protocol, self.config.ssl, lead)
+        self.servers = [acceptor]  # type: ignore[list-item]
         self.started = True
         if self._pipes is not None:
             loop.add_reader(self._pipes.told, self._listen, self._pipes.told)
@@ -93,12 +98,18 @@ class Server(uvicorn.Server):
 
     def obey(self, command: bytes) -> None:
         """Do what the supervisor says."""
-        if command == END:
-            self.should_exit = True
+        if command == END and self._acceptor is not None:
+            self._acceptor.close()
+            self._ends_at = asyncio.get_running_loop().time() + _LAST_SECONDS
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
             self.clients.hurry(self._client_seconds)
+        if self._ends_at is not None:
+            left = self._ends_at - asyncio.get_running_loop().time()
+            # What was accepted last has not said yet what it wants.
+            if left < 0 or (not self.clients and left < _LAST_SECONDS - _LAST_QUIET_SECONDS):
+                self.should_exit = True
         return await super().on_tick(counter)
 
 
@@ -133,6 +144,7 @@ class Worker(Server):
         self._take_faster = take_faster
         self._traces = traces
         self._asked = (0, 0.0)
+        self._quiet_seconds = QUIET_SECONDS
 
     def work(self, pipes: Pipes, place: int) -> None:
         count = self._flags.renderer_num_workers
@@ -181,7 +193,7 @@ class Worker(Server):
             self._admission.draining = True
             loop = asyncio.get_running_loop()
             self._asked = self._metrics.answered, loop.time()
-            loop.call_later(self._flags.drain_seconds, self._cut)
+            loop.call_later(self._flags.drain_seconds, self._refuse)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 5 == 0:
@@ -195,7 +207,14 @@ class Worker(Server):
         answered, now = self._metrics.answered, asyncio.get_running_loop().time()
         if self._admission.in_flight or answered != self._asked[0]:
             self._asked = answered, now
-        return now - self._asked[1] > QUIET_SECONDS
+        return now - self._asked[1] > self._quiet_seconds
+
+    def _refuse(self) -> None:
+        """Accept no more: what is accepted has a moment to end."""
+        if self._acceptor is not None:
+            self._acceptor.close_listening()
+        self._quiet_seconds = _LAST_QUIET_SECONDS
+        asyncio.get_running_loop().call_later(_LAST_SECONDS, self._cut)
 
     def _cut(self) -> None:
         """Close what is still open: to a request, its client is gone then."""

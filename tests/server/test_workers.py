@@ -201,6 +201,35 @@ def test_a_draining_server_serves_what_comes_and_says_that_it_ends() -> None:
         assert server.process.wait(timeout=30) == 0
 
 
+def test_clients_that_never_stop_lose_no_request() -> None:
+    """They are refused at last, in time to ask another replica: no connection ends that was accepted."""
+    with running("--drain-seconds", "2") as server:
+        refused, failed, enough = threading.Event(), [], threading.Event()
+
+        def ask() -> None:
+            while not enough.is_set():
+                try:
+                    answer = httpx2.post(server.url + "/tokenize", json={"prompt": "a"}, timeout=20)
+                    if answer.status_code != 200:
+                        failed.append(answer.status_code)
+                except httpx2.ConnectError:
+                    refused.set()
+                    return
+                except httpx2.TransportError as error:
+                    failed.append(repr(error))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=30) == 0
+        for thread in threads:
+            thread.join(20)
+        enough.set()
+        assert refused.is_set() and not failed
+
+
 def test_a_body_that_never_ends_is_cut() -> None:
     with running("--drain-seconds", "1") as server, begin_request(server, 1000) as connection:
         began = time.monotonic()
