@@ -26,21 +26,31 @@ from golden import models, oracle
 from golden.cases import Json, load_cases, load_servers
 from golden.processes import LOGS, renderd_serve
 from golden.record import PATHS, Client, RecordingError, Script, eos_token_id, events
-from renderd.conformance.assemble import Assembly
 from renderd.conformance.cases import Golden, Recording
 from renderd.conformance.checks import Finding, Judge
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.formats import outline
+from renderd.conformance.formats import assembly, outline
 from renderd.conformance.rules import BATCH, stream_rules
-from renderd.conformance.shapes import differing_order, differing_shapes
+from renderd.conformance.shapes import differing_events, differing_order, differing_shapes, differing_steps
 
 GOLDEN = Path(__file__).resolve().parent
-SERVERS = ("qwen3-hermes", "qwen3-coder", "llama3-json", "deepseek-r1", "deepseek-v31", "qwen3-plain")
+SERVERS = (
+    "qwen3-hermes",
+    "qwen3-coder",
+    "llama3-json",
+    "deepseek-r1",
+    "deepseek-v31",
+    "qwen3-plain",
+    "messages-qwen3",
+)
+UNSTEADY = ("messages-qwen3/out-broken-arguments",)
+"""Cases whose stream vLLM ends with a brace more or less, as its events happen to fall."""
 MODEL_FLAGS = ("--served-model-name", "--max-model-len")
 
 
 class CannotBeSplit(Exception):
-    """A tokens-only engine does not take this request: its grammar needs a tokenizer."""
+    """A tokens-only engine does not take this request: its grammar, or the end of its thinking, needs a
+    tokenizer."""
 
 
 class Split:
@@ -54,7 +64,7 @@ class Split:
         """Raises CannotBeSplit."""
         rendered = self._renderd.post_ok(f"{PATHS[api]}/render", request)
         for prompt in [rendered] if isinstance(rendered, dict) else rendered:
-            if "structured_outputs" in prompt["sampling_params"]:
+            if {"structured_outputs", "thinking_token_budget"} & set(prompt["sampling_params"]):
                 raise CannotBeSplit
 
     def batch(self, api: str, request: Json) -> Json:
@@ -112,20 +122,24 @@ class Whole:
         return answer
 
     def stream(self, api: str, request: Json) -> list[Json]:
-        """The chunks."""
-        return events(self._client.sse(PATHS[api], request))
+        """The chunks, or events."""
+        return events(self._client.sse(PATHS[api], request, named=api == "messages"))
 
 
 def wanted(case: Json) -> bool:
     """Cases that all deployments can be asked."""
-    return "output" in case and case.get("coupled", True) and case["api"] in ("chat", "completion")
+    if case["id"] in UNSTEADY:
+        return False
+    return "output" in case and case.get("coupled", True) and case["api"] != "responses"
 
 
 def in_three_calls(case: Json) -> bool:
     """Those that can go in three calls: a tokens-only engine refuses stop strings, and a stream is one of
-    one prompt."""
+    one prompt. vLLM's own three calls have no messages."""
     request = case["request"]
-    return not request.get("stop") and not isinstance(request.get("prompt"), list)
+    return (
+        case["api"] != "messages" and not request.get("stop") and not isinstance(request.get("prompt"), list)
+    )
 
 
 def requests(case: Json, script: Script) -> tuple[Json, Json]:
@@ -133,6 +147,8 @@ def requests(case: Json, script: Script) -> tuple[Json, Json]:
     limit = "max_completion_tokens" if case["api"] == "chat" else "max_tokens"
     request = case["request"] | script.sampling(limit)
     request["vllm_xargs"] = (request.get("vllm_xargs") or {}) | script.force()
+    if case["api"] == "messages":
+        return request | {"stream": False}, request | {"stream": True}
     options = request.get("stream_options") or {"include_usage": True}
     batch = request | {"stream": False, "stream_options": None}
     return batch, request | {"stream": True, "stream_options": options}
@@ -202,19 +218,22 @@ class Answered(NamedTuple):
 def judged(judge: Judge, case: Json, answered: Answered, coupled: Sequence[Json]) -> Iterator[Finding]:
     """How two answers of renderd's differ from the coupled ones."""
     yield from judge.compare("batch", answered.batch, BATCH)
-    assembly = Assembly()
-    for chunk in answered.chunks:
-        assembly.add(chunk)
-    yield from (Finding(f"stream order: {fault}") for fault in assembly.faults)
+    made = assembly(answered.chunks)
+    got = made.answer()
+    yield from (Finding(f"stream order: {fault}") for fault in made.faults)
     rules = stream_rules(1 if answered.whole else int(case["request"].get("n") or 1), False)
     declared = False
-    for finding in judge.compare("stream", assembly.answer(), rules, outline(answered.batch)):
+    for finding in judge.compare("stream", got, rules, outline(answered.batch)):
         declared = declared or bool(finding.declared)
         yield finding
     if answered.whole:
-        yield from map(Finding, differing_shapes(coupled, answered.chunks))
+        messages = case["api"] == "messages"
+        shapes, order = (
+            (differing_events, differing_steps) if messages else (differing_shapes, differing_order)
+        )
+        yield from map(Finding, shapes(coupled, answered.chunks))
         if not declared:
-            yield from map(Finding, differing_order(coupled, answered.chunks))
+            yield from map(Finding, order(coupled, answered.chunks))
 
 
 def main() -> None:

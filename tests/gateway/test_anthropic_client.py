@@ -301,3 +301,14 @@ def test_what_cannot_be_counted(client: anthropic.Anthropic) -> None:
         client.messages.count_tokens(model="qwen3", messages="x")  # type: ignore[arg-type]
     body: Any = refused.value.body
     assert body["error"]["type"] == "invalid_request_error"
+
+
+def test_they_are_documented(deployment: Deployment) -> None:
+    document = deployment.gateway.get("/openapi.json").json()
+    message = document["paths"]["/v1/messages"]["post"]["responses"]
+    assert set(message["200"]["content"]) == {"application/json", "text/event-stream"}
+    count = document["paths"]["/v1/messages/count_tokens"]["post"]["responses"]
+    assert set(count["200"]["content"]) == {"application/json"}
+    for responses in (message, count):
+        schema = responses["400"]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/ErrorEvent"}

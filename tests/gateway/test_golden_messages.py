@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -15,6 +14,7 @@ from renderd.conformance.divergences import Divergences
 from renderd.conformance.formats import assembly, outline
 from renderd.conformance.main import GOLDEN
 from renderd.conformance.rules import BATCH, stream_rules
+from renderd.conformance.shapes import differing_events, differing_steps
 from renderd.engine.app import ScriptedEngine
 from renderd.gateway.exchange import events, responses
 from renderd.gateway.prepared import packed, unpacked
@@ -61,34 +61,6 @@ def named_events(text: str) -> list[Json]:
     return said
 
 
-def steps(said: Sequence[Json]) -> list[tuple[Any, ...]]:
-    """What a stream does, one after the other; deltas in a row are one step."""
-    found: list[tuple[Any, ...]] = []
-    for event in said:
-        part = event.get("content_block") or event.get("delta") or {}
-        step = (event["type"], event.get("index"), part.get("type"))
-        if found[-1:] != [step]:
-            found.append(step)
-    return found
-
-
-def missing(recorded: Sequence[Json], own: Sequence[Json]) -> Iterator[str]:
-    """Keys that events of ours lack, or have in another order."""
-    shapes = {step: keys for event in own for step, keys in [(steps([event])[0], list(_keys(event)))]}
-    for event in recorded:
-        ours = shapes.get(steps([event])[0])
-        theirs = list(_keys(event))
-        if ours is not None and [key for key in ours if key in theirs] != theirs:
-            yield f"{event['type']} has the keys {ours}, recorded {theirs}"
-
-
-def _keys(value: Json, prefix: str = "") -> Iterator[str]:
-    for key, inner in value.items():
-        yield prefix + key
-        if isinstance(inner, dict):
-            yield from _keys(inner, f"{prefix}{key}.")
-
-
 def findings(case: Case, recording: Recording, batch: Json, said: list[Json]) -> Iterator[Finding]:
     judge = Judge(DIVERGENCES, case, recording)
     assert recording.batch is not None
@@ -102,9 +74,9 @@ def findings(case: Case, recording: Recording, batch: Json, said: list[Json]) ->
         declared = declared or bool(finding.declared)
         yield finding
     yield from (Finding(fault) for fault in made.faults)
-    yield from (Finding(what) for what in missing(recording.stream, said))
-    if not declared and steps(said) != steps(recording.stream):
-        yield Finding(f"stream: {steps(said)}, recorded {steps(recording.stream)}")
+    yield from map(Finding, differing_events(recording.stream, said))
+    if not declared:
+        yield from map(Finding, differing_steps(recording.stream, said))
 
 
 @pytest.mark.parametrize("server", SERVERS)
