@@ -8,9 +8,13 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from renderd.conformance import report
+import msgspec
+
+from renderd.conformance import documents, report
 from renderd.conformance.cases import Case, Golden, carried
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
@@ -27,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.url and not arguments.model_dir:
         parser.error("--url is needed, or --model-dir")
     try:
+        for path in arguments.report:
+            documents.check_name(path)
         if not (arguments.cases / "servers.toml").is_file():
             raise ServerError(f"no cases in {arguments.cases}: --cases names the golden/ of a checkout")
         golden = Golden(arguments.cases)
@@ -61,6 +67,11 @@ def _replay(golden: Golden, arguments: argparse.Namespace) -> int:
     progress.end()
     stale = unneeded(divergences, golden, results) if arguments.verbose else []
     unfit = _unfit(results)
+    if arguments.report:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        run = documents.Run(arguments.url, _version(client), golden.reference, servers, at)
+        for path in arguments.report:
+            documents.write(path, run, results)
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
@@ -69,6 +80,15 @@ def _replay(golden: Golden, arguments: argparse.Namespace) -> int:
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
     return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "declared"} else 0
+
+
+def _version(client: Client) -> Any:
+    """What /version says, None where it says nothing that is JSON."""
+    answer = client.get("/version")
+    try:
+        return answer.json() if answer.status == 200 else None
+    except msgspec.DecodeError:
+        return None
 
 
 class Progress:
@@ -168,6 +188,14 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="ID",
         help="only this case, or those that a pattern fits; repeatable",
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write a report: .html for people, .json with everything, .xml for CI (JUnit); repeatable",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show declared differences too, and all in full"

@@ -43,13 +43,13 @@ class ServerError(Exception):
 
 def served_model(client: Client) -> str:
     """The first name in /v1/models. Raises ServerError, or OSError when nobody answers."""
+    answer = client.get("/v1/models")
     try:
-        answer = client.get("/v1/models")
         name = answer.json()["data"][0]["id"] if answer.status == 200 else None
     except (msgspec.DecodeError, LookupError, TypeError):
         name = None
     if not isinstance(name, str):
-        raise ServerError(f"{client.url}/v1/models does not say which model is served")
+        raise ServerError(f"{client.url}/v1/models, {answer.status}, does not say which model is served")
     return name
 
 

@@ -1,0 +1,169 @@
+"""Reports: what is in them, and the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import fake
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from renderd.conformance import main
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--disable-dev-shm-usage",
+)
+NASTY = "</script><!-- \x01 \U0001f30d ]]>"
+
+
+def pairs() -> list[tuple[fake.Json, fake.Json]]:
+    """A case that passes, one whose answer lacks its last character, one that is not offered."""
+    wrong = fake.record("hello " + NASTY)
+    # The recording of the second is another text, so that the difference lies in the middle.
+    wrong[1]["batch"]["choices"][0]["message"]["content"] = "hullo " + NASTY
+    other = {"id": "toy/absent", "server": fake.SERVER, "api": "http", "areas": ["http"], "about": "A route"}
+    other["request"] = {"method": "POST", "path": "/nowhere", "json": {}}
+    recording = {"id": "toy/absent", "body": {"tokens": [1]}}
+    return [fake.record("(f1)"), wrong, (other, recording)]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one report of each kind."""
+    folder = tmp_path_factory.mktemp("reports")
+    golden = fake.write(folder / "golden", pairs())
+    names = [str(folder / f"report.{kind}") for kind in ("html", "json", "xml")]
+    arguments = [part for name in names for part in ("--report", name)]
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(golden), "--server", "toy", *arguments]) == 1
+    return folder
+
+
+def test_json_has_everything(reports: Path) -> None:
+    report = json.loads((reports / "report.json").read_text())
+    assert report["counts"] == {"pass": 1, "declared": 0, "fail": 1, "absent": 1, "unfit": 0}
+    assert report["run"]["against"] == "vllm-0.33.0"
+    assert report["run"]["version"] == {"version": "7.0"}
+    cases = {case["outcome"]: case for case in report["cases"]}
+    assert cases["pass"]["request"] == fake.request()
+    (batch,) = (check for check in cases["fail"]["checks"] if check["name"] == "batch")
+    (finding,) = batch["findings"]
+    assert (finding["wanted"], finding["got"]) == ("hullo " + NASTY, "hello " + NASTY)
+
+
+def test_junit(reports: Path) -> None:
+    root = ElementTree.parse(reports / "report.xml").getroot()
+    (suite,) = root
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").startswith("batch: choices[0].message.content: recorded")
+    skipped = suite.find("testcase/skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "http: not offered: POST /nowhere"
+
+
+def test_an_unknown_kind_of_report_is_said_before_anything_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["--url", "http://127.0.0.1:9", "--report", "report.pdf"]) == 2
+    assert "report.pdf: reports end in .html, .json, .xml" in capsys.readouterr().err
+
+
+def test_the_page_needs_nothing_else(reports: Path) -> None:
+    page = (reports / "report.html").read_text()
+    outside = r"""\b(?:src|href)=["'](?!#)|url\(|@import|fetch\(|https?://(?!127\.0\.0\.1)"""
+    assert re.findall(outside, page) == []
+    assert page.count("</script>") == 2
+
+
+@pytest.fixture(scope="module", params=[(390, 844), (1200, 900)], ids=["phone", "desktop"])
+def page(request: pytest.FixtureRequest, reports: Path) -> Iterator[Any]:
+    """The page, opened."""
+    if BROWSER is None or DRIVER is None:
+        pytest.skip("no chromium and chromedriver")
+    width, height = request.param
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in FLAGS:
+        options.add_argument(flag)
+    metrics = {"width": width, "height": height, "pixelRatio": 1}
+    options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        driver.get((reports / "report.html").as_uri())
+        yield driver
+    finally:
+        driver.quit()
+
+
+def shown(page: Any) -> list[str]:
+    return [entry.get_attribute("id") for entry in page.find_elements(By.CSS_SELECTOR, "#cases > details")]
+
+
+def choose(page: Any, name: str, value: str) -> None:
+    Select(page.find_element(By.ID, name)).select_by_value(value)
+
+
+def test_it_begins_with_what_failed(page: Any) -> None:
+    choose(page, "outcome", "fail")
+    assert len(shown(page)) == 1
+    assert page.find_element(By.ID, "shown").text == "1 of 3 cases"
+    assert page.get_log("browser") == []
+    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_it_filters(page: Any) -> None:
+    choose(page, "outcome", "")
+    assert len(shown(page)) == 3
+    choose(page, "area", "http")
+    assert shown(page) == ["toy/absent"]
+    choose(page, "area", "")
+    choose(page, "family", "toy")
+    assert len(shown(page)) == 3
+    text = page.find_element(By.ID, "text")
+    text.send_keys("a rou")
+    assert shown(page) == ["toy/absent"]
+    text.send_keys("x")
+    assert shown(page) == []
+    text.send_keys(Keys.BACKSPACE * 6)
+    choose(page, "outcome", "pass")
+    assert shown(page) == ["toy/(f1)-stop"]
+    choose(page, "family", "")
+    choose(page, "outcome", "")
+
+
+def test_a_case_is_opened(page: Any) -> None:
+    choose(page, "outcome", "fail")
+    page.find_element(By.CSS_SELECTOR, "#cases summary").click()
+    WebDriverWait(page, 5).until(lambda page: page.find_elements(By.CSS_SELECTOR, "pre.wanted"))
+    wanted, got = (page.find_element(By.CSS_SELECTOR, f"pre.{side}") for side in ("wanted", "got"))
+    assert wanted.get_property("textContent") == "hullo " + NASTY
+    assert got.get_property("textContent") == "hello " + NASTY
+    assert wanted.find_element(By.TAG_NAME, "del").text == "u"
+    assert got.find_element(By.TAG_NAME, "ins").text == "e"
+    asked = page.find_element(By.CSS_SELECTOR, "pre.request").text
+    assert json.loads(asked) == fake.request()
+    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_failed_is_open_in_print(page: Any) -> None:
+    choose(page, "outcome", "fail")
+    page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.find_element(By.CSS_SELECTOR, "details").get_property("open")
+    assert page.find_element(By.CSS_SELECTOR, "pre.request").is_displayed()
