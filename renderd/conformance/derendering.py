@@ -49,6 +49,7 @@ class StreamRefused(Exception):
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"status {answer.status}: {answer.body[:300].decode(errors='replace')}")
+        self.answer = answer
         self.failure = parsed(answer)
 
 
@@ -61,7 +62,7 @@ class Derendering:
         self._recording = recording
         self._api = case.api
         self._single = case.api != "completion"
-        self._case_id = case.id
+        self._case = case
         self._path = f"/v1/{ROUTES[case.api]}/derender"
         self._random = random.Random(case.id)
         self._request = msgspec.Raw(msgspec.json.encode(server.renamed(case.request)))
@@ -96,17 +97,22 @@ class Derendering:
     def _add(self, check: str, findings: Iterator[Finding] | Sequence[Finding]) -> None:
         self._found.setdefault(check, []).extend(findings)
 
-    def _batch(self) -> Json:
-        recording = self._recording
-        ids = recording.prompt_token_ids
+    def whole(self, generate: Json | None = None) -> Any:
+        """The answer to the engine's, or to another one of it, in one call; an error as `failure` has it."""
+        return parsed(self._server.client.post(self._path, self._batch_body(generate)))
+
+    def _batch_body(self, generate: Any = None) -> Json:
+        generate = generate or self._recording.generate
+        ids = self._recording.prompt_token_ids
         body: Json = {"model": self._model, "prompt_token_ids": ids, self._request_key: self._request}
         if self._single:
-            body |= {"generate_response": recording.generate, "prompt_tokens": len(ids)}
-            wanted_id = recording.generate["request_id"]
-        else:
-            body |= {"generate_responses": recording.generate, "prompt_tokens": [len(one) for one in ids]}
-            wanted_id = recording.generate[0]["request_id"]
-        encoded = msgspec.Raw(msgspec.json.encode(body))
+            return body | {"generate_response": generate, "prompt_tokens": len(ids)}
+        return body | {"generate_responses": generate, "prompt_tokens": [len(one) for one in ids]}
+
+    def _batch(self) -> Json:
+        generate = self._recording.generate
+        wanted_id = (generate if self._single else generate[0])["request_id"]
+        encoded = msgspec.Raw(msgspec.json.encode(self._batch_body()))
         answer = self._server.client.post(self._path, encoded)
         got = parsed(answer)
         self._add("batch", self._judge.compare("batch", got, BATCH))
@@ -119,6 +125,60 @@ class Derendering:
             self._add("repeat", [] if same else [Finding("batch: the same call gave another answer")])
         return got if isinstance(got, dict) else {}
 
+    def _events(self) -> list[Json]:
+        """What the engine streamed, of the first prompt."""
+        sse = self._recording.generate_sse
+        return [] if sse is None else sse_events(sse if isinstance(sse, str) else sse[0])
+
+    def answers(self) -> tuple[Json, Json | None]:
+        """What the server answers, whole and streamed, in the form of a recording's `derender_batch` and
+        `derender_stream`. No stream where there are several prompts."""
+        answer = self._server.client.post(self._path, self._batch_body())
+        batch = {"status": answer.status, "body": answer.json()}
+        if not self._single and len(self._recording.generate) > 1:
+            return batch, None
+        try:
+            return batch, {"status": 200, "chunks": self._stream(self._events(), self._call)}
+        except StreamRefused as refused:
+            return batch, {"status": refused.answer.status, "chunks": [refused.answer.json()]}
+
+    def run_once(self) -> dict[str, list[Finding]]:
+        """The answer whole, and as the engine streamed it, against the recorded ones: no other chunking."""
+        batch = self._batch()
+        if self._single or len(self._recording.generate) == 1:
+            self._coupled(self._events(), outline(batch) if is_answer(batch) else UNKNOWN)
+        return self._found
+
+    def run_hops(self, other: Server) -> list[Finding]:
+        """A stream whose calls go to the server and a replica in turn, against the server's own."""
+        events = self._events()
+        away = Derendering(other, self._judge, self._case, self._recording)
+        try:
+            own = assembled(self._stream(events, self._call))
+        except StreamRefused:
+            return []  # `stream` says so
+        try:
+            chunks: list[Json] = []
+            states: dict[int, Any] = {}
+            for at, event in enumerate(events):
+                side = away if at % 2 else self
+                chunks += side._stream([event], side._call, states)
+        except StreamRefused as refused:
+            return [Finding(f"the replica refused a state: {refused}")]
+        return [
+            Finding(
+                f"{show(difference.path)}: one server {brief(difference.want)}, two {brief(difference.got)}",
+                values=(difference.want, difference.got),
+            )
+            for difference in differences(own, assembled(chunks), self._own_rules)
+        ]
+
+    def chunks_of(self, events: list[Json]) -> Iterator[list[Json]]:
+        """What each event brings, call by call. StreamRefused when one fails."""
+        states: dict[int, Any] = {}
+        for event in events:
+            yield self._stream([event], self._call, states)
+
     @property
     def _request_key(self) -> str:
         return f"{self._api}_request"
@@ -126,12 +186,11 @@ class Derendering:
     def _streams(self, generate: Json, own: Any) -> None:
         for check in ("stream", "order"):
             self._found[check] = []
-        sse = self._recording.generate_sse
-        if sse is not None:
-            events = sse_events(sse if isinstance(sse, str) else sse[0])
+        events = self._events()
+        if events:
             self._coupled(events, own)
             self._hop(events)
-        one_token = sse is not None and all(_tokens(event) <= 1 for event in events)
+        one_token = bool(events) and all(_tokens(event) <= 1 for event in events)
         for size in (2, 3, 7, self._random) if one_token else (1, 2, 3, 7, self._random):
             self._chunked(generate, size, own)
 
@@ -149,7 +208,7 @@ class Derendering:
         theirs = eagerness.recorded(self._recording.stream) if self._api == "chat" else None
         if theirs is not None:
             ours = eagerness.own(events, chunks)
-            late = eagerness.late(self._case_id, theirs, ours)
+            late = eagerness.late(self._case.id, theirs, ours)
             self._add("eager", [Finding(sentence, declared) for sentence, declared in late])
         self._judge_stream(made, own, "as the engine streamed it")
 

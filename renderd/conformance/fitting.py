@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from renderd.conformance.checks import Judge, Server, check_http, check_render
 from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.runner import other_tokens, served_model, server_under_test
+from renderd.conformance.runner import Progress, other_tokens, quiet, served_model, server_under_test
 
 SAMPLE = 10
 """Cases of a configuration that are tried."""
@@ -54,7 +54,7 @@ def fits(
     client: Client,
     golden: Golden,
     divergences: Divergences,
-    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+    progress: Progress = quiet,
 ) -> list[Fit]:
     """Of every configuration of a render server. Raises ServerError, OSError."""
     found: list[Fit] = []

@@ -9,17 +9,27 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from renderd.conformance import documents, report
-from renderd.conformance.cases import Case, Golden, carried
+from renderd.conformance import against, documents, invariants, report
+from renderd.conformance.cases import Case, Golden, Recording, carried
+from renderd.conformance.checks import Finding, Server
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.fitting import ENOUGH, UNFIT_LIMIT, Fit, fits, fits_folder
-from renderd.conformance.runner import Result, ServerError, replay, unneeded
+from renderd.conformance.runner import (
+    Progress,
+    Result,
+    ServerError,
+    replay,
+    served_model,
+    server_under_test,
+    unneeded,
+)
 
 GOLDEN = carried()
 
@@ -30,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.url and not arguments.model_dir:
         parser.error("--url is needed, or --model-dir")
+    if arguments.replica and not arguments.invariants:
+        parser.error("--replica goes with --invariants")
     try:
         for path in arguments.report:
             documents.check_name(path)
@@ -42,44 +54,65 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _say_fits(golden, by_tokenizer, arguments.model_dir)
             tokenized = {fit.server for fit in by_tokenizer if fit.good or not fit.tried}
             golden.servers = {name: table for name, table in golden.servers.items() if name in tokenized}
-        return _replay(golden, arguments)
+        return _run(golden, arguments)
     except (OSError, ValueError, ServerError) as error:
         print(f"renderd conformance: {error}", file=sys.stderr)
         return 2
 
 
-def _replay(golden: Golden, arguments: argparse.Namespace) -> int:
-    divergences = Divergences.load(arguments.cases / "divergences.toml")
+def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     client = Client(arguments.url)
-    progress = Progress()
-    servers = [arguments.server] if arguments.server else _fitting(golden, client, divergences, progress)
-    for server in servers:
-        if server not in golden.servers:
-            raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
+    told = Told()
+    divergences = Divergences.load(arguments.cases / "divergences.toml")
     patterns = arguments.case
 
     def wanted(case: Case) -> bool:
         return not patterns or any(_matches(case.id, pattern) for pattern in patterns)
 
+    servers: list[str] = []
     results: list[Result] = []
-    for server in servers:
-        results += replay(client, golden, divergences, server, wanted, progress)
-    progress.end()
-    stale = unneeded(divergences, golden, results) if arguments.verbose else []
+    compared = golden.reference
+    if arguments.invariants:
+        compared = "itself"
+        name = served_model(client)
+        replica = None
+        if arguments.replica:
+            elsewhere = Client(arguments.replica)
+            replica = Server(elsewhere, served_model(elsewhere), name)
+        results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
+    else:
+        servers = [arguments.server] if arguments.server else _fitting(golden, client, divergences, told)
+        for server in servers:
+            if server not in golden.servers:
+                raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
+            check = None
+            if arguments.against:
+                compared = arguments.against
+                other = server_under_test(Client(arguments.against), golden, server)
+                check = partial(_against, other)
+            results += replay(client, golden, divergences, server, wanted, told, check)
+    told.end()
+    stale = (
+        unneeded(divergences, golden, results) if arguments.verbose and compared == golden.reference else []
+    )
     unfit = _unfit(results)
     if arguments.report:
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        run = documents.Run(arguments.url, _version(client), golden.reference, servers, at)
+        run = documents.Run(arguments.url, _version(client), compared, servers, at)
         for path in arguments.report:
             documents.write(path, run, results)
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
             print(text, end="\n\n")
-    print(f"{arguments.url}, {', '.join(servers)}: {report.summary(results)}")
+    print(f"{arguments.url}, {', '.join(servers) or 'invariants'}: {report.summary(results)}")
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
     return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "declared"} else 0
+
+
+def _against(other: Server, server: Server, case: Case, recording: Recording) -> dict[str, list[Finding]]:
+    return against.check(server, other, case, recording)
 
 
 def _version(client: Client) -> Any:
@@ -91,7 +124,7 @@ def _version(client: Client) -> Any:
         return None
 
 
-class Progress:
+class Told:
     """One line on stderr that is written anew; where that is no terminal, a line every ten seconds."""
 
     def __init__(self) -> None:
@@ -169,6 +202,18 @@ def _parser() -> argparse.ArgumentParser:
         "--server",
         metavar="NAME",
         help="configuration in servers.toml that the server was started as (default: all that fit it)",
+    )
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--against", metavar="URL", help="compare with what another live server answers, not with recordings"
+    )
+    mode.add_argument(
+        "--invariants",
+        action="store_true",
+        help="check what holds for any derender server, whatever its model: needs no recording",
+    )
+    parser.add_argument(
+        "--replica", metavar="URL", help="with --invariants: streams go to this server and --url in turn"
     )
     parser.add_argument(
         "--model-dir",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -61,26 +62,39 @@ def recorded_model(golden: Golden, server: str) -> str:
     return str(golden.servers[server]["model"])
 
 
+Check = Callable[[Server, Case, Recording], dict[str, list[Finding]]]
+"""What is asked for a case and found, by check. Raises OSError."""
+
+Progress = Callable[[int, int, str], None]
+"""Is told how many cases are done, of how many, and the id of the next one."""
+
+
+def quiet(done: int, total: int, name: str) -> None:
+    """Nobody is told."""
+
+
 def replay(
     client: Client,
     golden: Golden,
     divergences: Divergences,
     server: str,
     wanted: Callable[[Case], bool] = lambda case: True,
-    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+    progress: Progress = quiet,
+    check: Check | None = None,
 ) -> list[Result]:
     """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file).
 
-    `progress` is told how many cases are done, of how many, and the id of the next one.
+    `check` is done instead of the comparison with what was recorded.
     """
     asked = server_under_test(client, golden, server)
     recordings = golden.recordings(server)
     cases = [case for case in golden.cases(server) if wanted(case)]
     family = golden.family(server)
+    compare = check or partial(_compare, divergences=divergences)
     results = []
     for done, case in enumerate(cases):
         progress(done, len(cases), case.id)
-        results.append(Result(case, _check(asked, divergences, case, recordings.get(case.id)), family))
+        results.append(Result(case, _found(asked, case, recordings.get(case.id), compare), family))
     return results
 
 
@@ -90,17 +104,19 @@ def server_under_test(client: Client, golden: Golden, server: str) -> Server:
     return Server(client, served_model(client), recorded_model(golden, server), engine)
 
 
-def _check(
-    server: Server, divergences: Divergences, case: Case, recording: Recording | None
-) -> dict[str, list[Finding]]:
+def _found(server: Server, case: Case, recording: Recording | None, check: Check) -> dict[str, list[Finding]]:
     if recording is None:
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
+    other = other_tokens(server, case, recording)
+    return {"tokens": [Finding(other, aside="unfit")]} if other else check(server, case, recording)
+
+
+def _compare(
+    server: Server, case: Case, recording: Recording, divergences: Divergences
+) -> dict[str, list[Finding]]:
     judge = Judge(divergences, case, recording, server)
     if case.api == "http":
         return {"http": list(check_http(server, judge, case, recording))}
-    other = other_tokens(server, case, recording)
-    if other:
-        return {"tokens": [Finding(other, aside="unfit")]}
     found = {"render": list(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()

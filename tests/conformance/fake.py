@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,8 +36,17 @@ class Fake:
         self.lacks = lacks
         self.calls = 0
 
-    def answer(self, path: str, body: Json) -> tuple[int, Json]:
+    def answer(self, path: str, body: Json) -> tuple[int, Any]:
+        """What is wrong with a body shows where it is used."""
         self.calls += 1
+        try:
+            return self._answer(path, body)
+        except (KeyError, TypeError, AttributeError) as error:
+            if "plain_errors" in self.faults:
+                return 400, {"detail": repr(error)}
+            return 400, _error("Bad Request", None, repr(error))
+
+    def _answer(self, path: str, body: Json) -> tuple[int, Any]:
         if path == "/v1/models":
             return 200, {"object": "list", "data": [{"id": MODEL, "created": 1, "max_model_len": 3000}]}
         if path == "/version":
@@ -45,6 +55,8 @@ class Fake:
             return 404, {"detail": "Not Found"}
         if not body:
             return 400, _error("Bad Request", None, "nothing in it")
+        if body.get("model") not in (None, MODEL):
+            return 400, _error("NotFoundError", "model", "another model")
         if path == "/v1/completions/render":
             return 200, [{"token_ids": [ord(character) for character in body["prompt"]]}]
         if path == "/tokenize":
@@ -103,6 +115,8 @@ class Fake:
 
     def stream(self, body: Json) -> tuple[int, Json]:
         event, state = body["generate_chunk"], body["stream_state"] or {"ids": []}
+        if not isinstance(state, dict):
+            raise TypeError("no state")
         chunk: Json = {
             "id": event["request_id"],
             "object": "chat.completion.chunk",
@@ -124,8 +138,15 @@ class Fake:
             if "loses_third_tokens" in self.faults and len(ids) == 3:
                 ids = ids[:2]
             ids = [*state["ids"], *ids]
+            if "slow" in self.faults:
+                time.sleep(len(ids) / 20_000)
             content, calls = self._parse(ids)
+            if "late" in self.faults and choice["finish_reason"] is None:
+                content = content[:-3]
+            before = before[:-3] if "late" in self.faults else before
             delta["content"] = content[len(before) :] or None
+            if "shouts" in self.faults and delta["content"]:
+                delta["content"] = delta["content"].upper()
             news = [_call_delta(seen, index, call) for index, call in enumerate(calls)]
             if any(news):
                 delta["tool_calls"] = [call for call in news if call]
@@ -192,9 +213,13 @@ def serving(fake: Fake) -> Iterator[str]:
             self._reply({})
 
         def do_POST(self) -> None:
-            self._reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            try:
+                self._reply(json.loads(sent))
+            except ValueError:
+                self._reply(None)
 
-        def _reply(self, body: Json) -> None:
+        def _reply(self, body: Any) -> None:
             status, answer = fake.answer(self.path, body)
             content = json.dumps(answer).encode()
             self.send_response(status)

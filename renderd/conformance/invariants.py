@@ -1,0 +1,225 @@
+"""What holds for any derender server, whichever its model and parsers: no recording is needed.
+
+* `stream`, `order`: any chunking of the same tokens amounts to the server's own whole answer;
+* `repeat`: a call made again is answered alike;
+* `hop`: a stream whose calls go to two replicas in turn is that of one of them;
+* `eager`: prose comes with the token after the one that completes it;
+* `linear`: a chunk late in a long answer costs what one at its beginning costs;
+* `errors`: what is wrong with a request is a 4xx in an error's envelope.
+
+The texts are the outputs that the golden cases have for each family; the server's own tokenizer makes tokens
+of them, and what its parsers make of another family's markup is their affair, as long as it holds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from renderd.conformance import chunking
+from renderd.conformance.cases import Case, Golden, Json, Recording
+from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, parsed
+from renderd.conformance.derendering import Derendering, StreamRefused
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.formats import assembly, is_answer
+from renderd.conformance.runner import Progress, Result, ServerError, quiet
+
+LONG = 1500
+"""Tokens of the long answer."""
+
+RATIO = 2.0
+"""How much dearer one of its last chunks may be than one of its first."""
+
+PROSE = (
+    "The harbour lay quiet. Gulls stood on the wall, and nobody had yet opened the shutters of the café; "
+    "a dog slept in the only patch of sun. 早上好, said the old man, Grüß Gott, and laughed 🙂 at his own "
+    "joke. "
+)
+_GREETING = {"role": "user", "content": "Tell me about the harbour."}
+DERENDER = f"/v1/{ROUTES['chat']}/derender"
+RENDER = f"/v1/{ROUTES['chat']}/render"
+
+
+def check(
+    server: Server,
+    golden: Golden,
+    replica: Server | None,
+    wanted: Callable[[Case], bool] = lambda case: True,
+    progress: Progress = quiet,
+) -> list[Result]:
+    """All of it. Raises OSError, and ServerError where the server tokenizes nothing."""
+    cases = [case for case in [*_special(), *_texts(golden)] if wanted(case)]
+    results = []
+    for done, case in enumerate(cases):
+        progress(done, len(cases), case.id)
+        results.append(Result(case, _check(server, replica, case), case.server))
+    return results
+
+
+def _special() -> Iterator[Case]:
+    """The cases of this module's own texts. Their `api` says which check they are for."""
+    request = {"messages": [_GREETING]}
+    yield Case(
+        "invariants/eager-prose", "any", "eager", request, {"text": PROSE}, about="Prose comes at once"
+    )
+    about = f"A chunk of an answer of {LONG} tokens"
+    yield Case("invariants/linear-cost", "any", "linear", request, {"text": PROSE}, about=about)
+    for path, name in ((RENDER, "render"), (DERENDER, "derender")):
+        for what, body in BROKEN.items():
+            asked = {"method": "POST", "path": path, "text": body}
+            yield Case(f"invariants/{name}-{what}", "any", "errors", asked, about=f"{name}: {what}")
+
+
+BROKEN = {
+    "no-json": "{",
+    "no-object": "[]",
+    "nothing": "{}",
+    "wrong-types": '{"messages": 3, "generate_response": "x", "stream": "y"}',
+    "unknown-model": '{"model": "no-such-model", "messages": [{"role": "user", "content": "x"}], '
+    '"generate_response": {"request_id": "x", "choices": []}, "prompt_tokens": 1}',
+    "foreign-state": '{"stream": true, "prompt_tokens": 1, "stream_state": "???", "messages": 3, '
+    '"generate_chunk": {"request_id": "x", "choices": [], "usage": null}}',
+}
+"""Bodies that no server can answer, whole or as one chunk of a stream."""
+
+
+def _texts(golden: Golden) -> Iterator[Case]:
+    """Outputs of every family: the longest, and the one with most characters that are no ASCII."""
+    chosen: dict[str, list[Case]] = {}
+    for server in golden.servers:
+        chosen.setdefault(golden.family(server), []).extend(
+            case
+            for case in golden.cases(server)
+            if case.api == "chat" and (case.output or {}).get("text") and case.request.get("n", 1) == 1
+        )
+    for family, cases in chosen.items():
+        if not cases:
+            continue
+        longest = max(cases, key=lambda case: len(case.text(0)[:600]))
+        widest = max(cases, key=lambda case: sum(character > "~" for character in case.text(0)))
+        for number, case in enumerate([longest] if widest is longest else [longest, widest], 1):
+            request: Json = {key: case.request[key] for key in ("messages", "tools") if key in case.request}
+            name = f"invariants/{family.replace(' ', '')}-{number}"
+            yield Case(name, family, "chat", request, case.output, about=case.id, areas=["chunking"])
+
+
+def _check(server: Server, replica: Server | None, case: Case) -> dict[str, list[Finding]]:
+    if case.api == "errors":
+        return {"errors": list(_errors(server, case))}
+    if not server.offers(DERENDER):
+        return {"stream": [absent("POST", DERENDER)]}
+    if case.api == "linear":
+        return {"linear": list(_linear(server, case))}
+    if case.api == "eager":
+        return {"eager": list(_eager(server, case))}
+    derendering = _derendering(server, case, case.text(0))
+    if not is_answer(derendering.whole()):
+        case.request.pop("tools", None)  # there may be no parser for calls
+        derendering = _derendering(server, case, case.text(0))
+    # With nothing recorded two checks compare nothing; what the first finds besides is kept.
+    found = {
+        name: findings
+        for name, findings in derendering.run().items()
+        if findings or name not in ("batch", "coupled")
+    }
+    if replica is not None:
+        found["hop"] = derendering.run_hops(replica)
+    return found
+
+
+def _derendering(server: Server, case: Case, text: str) -> Derendering:
+    ids = server.ids(text)
+    prompt = server.ids(str(case.request["messages"][-1]["content"]))
+    if ids is None or prompt is None:
+        raise ServerError(f"{server.client.url} has no route that says the tokens of a text")
+    recording = Recording(case.id, prompt_token_ids=prompt or ids[:1], generate=_generate(ids))
+    events = [*chunking.events(_generate(ids), 0, 1), chunking.usage_event(_generate(ids))]
+    recording.generate_sse = "".join(f"data: {msgspec.json.encode(one).decode()}\n\n" for one in events)
+    asked = Case(case.id, case.server, "chat", {"model": server.model, **case.request}, case.output)
+    return Derendering(server, Judge(Divergences([]), asked, recording), asked, recording)
+
+
+def _generate(ids: list[int]) -> Json:
+    choice = {"index": 0, "finish_reason": "stop", "stop_reason": None, "token_ids": ids, "logprobs": None}
+    return {"request_id": "generate-tokens-invariants", "choices": [choice], "prompt_token_ids": None}
+
+
+def _said(answer: Any) -> str:
+    """Reasoning and content of a batch or streamed answer, as one text without what ends in white space."""
+    message = answer["choices"][0]["message"]
+    return ((message.get("reasoning") or "") + (message.get("content") or "")).rstrip()
+
+
+def _eager(server: Server, case: Case) -> Iterator[Finding]:
+    """Every prefix of the answer, whole, says no more than the stream has said one token later."""
+    ids = (server.ids(case.text(0)) or [])[:80]
+    derendering = _derendering(server, case, case.text(0))
+    events = chunking.events(_generate(ids), 0, 1)
+    chunks: list[Json] = []
+    before = ""
+    try:
+        for at, said in enumerate(derendering.chunks_of(events)):
+            chunks += said
+            streamed = _said(assembly(chunks).answer())
+            if not streamed.startswith(before):
+                yield Finding(
+                    f"after {at + 1} tokens the stream has not said all of {at}", values=(before, streamed)
+                )
+                return
+            before = _said(derendering.whole(_generate(ids[: at + 1]))).rstrip("\ufffd").rstrip()
+    except StreamRefused as refused:
+        yield Finding(str(refused))
+
+
+def _linear(server: Server, case: Case) -> Iterator[Finding]:
+    """The median time of the calls of the last tenth, beside that of the second tenth: the best of three."""
+    text = case.text(0)
+    ids = (server.ids(text * (LONG // max(1, len(server.ids(text) or "x")) + 1)) or [])[:LONG]
+    found = []
+    for _ in range(3):
+        derendering = _derendering(server, case, text)
+        times = []
+        began = time.perf_counter()
+        try:
+            for _said_now in derendering.chunks_of(chunking.events(_generate(ids), 0, 1)):
+                times.append(time.perf_counter() - began)
+                began = time.perf_counter()
+        except StreamRefused as refused:
+            yield Finding(str(refused))
+            return
+        tenth = len(times) // 10
+        early, late = statistics.median(times[tenth : 2 * tenth]), statistics.median(times[-tenth:])
+        found.append((late / early, early, late))
+        if late <= RATIO * early:
+            return
+    ratio, early, late = min(found)
+    yield Finding(
+        f"a chunk takes {early * 1e3:.2f} ms early in the answer and {late * 1e3:.2f} ms at its end, "
+        f"{ratio:.1f} times as long; at most {RATIO} is linear"
+    )
+
+
+def _errors(server: Server, case: Case) -> Iterator[Finding]:
+    """A 4xx whose body is `{"error": {message, type, param, code}}`, the code being the status."""
+    request = case.request
+    if not server.offers(request["path"]):
+        yield absent("POST", request["path"])
+        return
+    body = request["text"].encode()
+    answer = server.client.send("POST", request["path"], body, {"Content-Type": "application/json"})
+    if not 400 <= answer.status < 500:
+        yield Finding(f"status {answer.status}, wanted a 4xx: {answer.body[:300].decode(errors='replace')}")
+        return
+    try:
+        error = answer.json()["error"]
+        right = isinstance(error["message"], str) and isinstance(error["type"], str) and "param" in error
+        right = right and error["code"] == answer.status
+    except (msgspec.DecodeError, LookupError, TypeError):
+        right = False
+    if not right:
+        wanted = {"error": {"message": "...", "type": "...", "param": None, "code": answer.status}}
+        yield Finding("no error envelope", values=(wanted, parsed(answer)))

@@ -1,0 +1,124 @@
+"""`--against` and `--invariants`: a right server passes, each mistake is found by the check meant for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import fake
+import pytest
+
+from renderd.conformance import invariants, main
+
+PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
+TOKENS = {"id": "toy/tokens", "server": fake.SERVER, "api": "http", "areas": ["http"]}
+TOKENS["request"] = {"method": "POST", "path": "/tokenize", "json": {"prompt": "ab"}}
+DERENDER = "/v1/chat/completions/derender"
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invariants, "LONG", 200)
+
+
+def checks(report: Path, outcome: str = "fail") -> set[str]:
+    """Names of the checks with an outcome in any case."""
+    cases = json.loads(report.read_text())["cases"]
+    return {check["name"] for case in cases for check in case["checks"] if check["outcome"] == outcome}
+
+
+def against(folder: Path, server: fake.Fake, other: fake.Fake) -> tuple[int, Path]:
+    golden = fake.write(folder / "golden", [*PAIRS, (TOKENS, {"id": "toy/tokens", "body": "not this"})])
+    report = folder / "report.json"
+    with fake.serving(server) as url, fake.serving(other) as url2:
+        arguments = ["--url", url, "--against", url2, "--server", "toy", "--report", str(report)]
+        return main.main([*arguments, "--cases", str(golden)]), report
+
+
+def test_two_equal_servers(tmp_path: Path) -> None:
+    status, report = against(tmp_path, fake.Fake(), fake.Fake())
+    assert status == 0
+    assert {"render", "batch", "coupled", "http"} <= checks(report, "pass")
+    assert json.loads(report.read_text())["run"]["against"].startswith("http://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("always_max_tokens", {"render"}),
+        ("drops_last_character", {"batch"}),
+        ("shouts", {"coupled"}),
+    ],
+)
+def test_a_difference_between_two_servers(tmp_path: Path, fault: str, found: set[str]) -> None:
+    for number, servers in enumerate([(fault,), ()]):
+        folder = tmp_path / str(number)
+        status, report = against(folder, fake.Fake(*servers), fake.Fake(*([] if servers else [fault])))
+        assert status == 1
+        assert found <= checks(report)
+
+
+def test_two_servers_with_the_same_fault_are_equal(tmp_path: Path) -> None:
+    status, _ = against(tmp_path, fake.Fake("always_max_tokens"), fake.Fake("always_max_tokens"))
+    assert status == 0
+
+
+def test_what_one_of_two_does_not_offer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = against(tmp_path, fake.Fake(), fake.Fake(lacks=[DERENDER]))
+    assert checks(report, "absent") == {"batch"}
+    assert status == 0  # /tokenize was compared
+    assert "4 cases: 1 pass, 3 not offered" in capsys.readouterr().out
+
+
+def hold(folder: Path, server: fake.Fake, replica: fake.Fake | None = None) -> tuple[int, Path]:
+    golden = fake.write(folder / "golden", PAIRS)
+    report = folder / "report.json"
+    with fake.serving(server) as url, fake.serving(replica or fake.Fake()) as url2:
+        arguments = ["--url", url, "--invariants", "--cases", str(golden), "--report", str(report)]
+        return main.main([*arguments, *(["--replica", url2] if replica else [])]), report
+
+
+def test_a_right_server_holds(tmp_path: Path) -> None:
+    status, report = hold(tmp_path, fake.Fake(), fake.Fake())
+    assert checks(report) == set()
+    assert status == 0
+    names = {"stream", "order", "repeat", "hop", "eager", "linear", "errors"}
+    assert names <= checks(report, "pass")
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("drops_last_character", "stream"),
+        ("loses_third_tokens", "stream"),
+        ("role_again", "order"),
+        ("unsteady", "repeat"),
+        ("late", "eager"),
+        ("slow", "linear"),
+        ("plain_errors", "errors"),
+    ],
+)
+def test_a_broken_invariant_is_found(tmp_path: Path, fault: str, found: str) -> None:
+    status, report = hold(tmp_path, fake.Fake(fault))
+    assert status == 1
+    assert found in checks(report)
+
+
+def test_a_replica_that_parses_otherwise(tmp_path: Path) -> None:
+    status, report = hold(tmp_path, fake.Fake(), fake.Fake("late"))
+    assert status == 1
+    assert checks(report) == {"hop"}
+
+
+def test_without_a_derender_route(tmp_path: Path) -> None:
+    status, report = hold(tmp_path, fake.Fake(lacks=[DERENDER]))
+    assert checks(report, "absent") == {"stream", "errors"}
+    assert checks(report) == set()
+    assert status == 0
+
+
+def test_modes_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--against", "x", "--invariants"], ["--replica", "x"], []):
+        with pytest.raises(SystemExit):
+            main.main([*(["--url", "x"] if arguments else []), *arguments])
+    assert "--url is needed, or --model-dir" in capsys.readouterr().err
