@@ -12,8 +12,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PARTS = ("servers.toml", "divergences.toml", "divergences", "cases", "recorded", "templates")
-"""What of golden/ a replay reads; the templates are for whoever starts the server."""
+PARTS = ("servers.toml", "divergences.toml", "divergences", "cases", "recorded", "templates", "schema")
+"""What of golden/ a replay reads; the rest is for whoever starts the server or reads the cases."""
 
 
 def pack(golden: Path, target: Path) -> None:

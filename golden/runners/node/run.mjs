@@ -1,0 +1,210 @@
+// Replays the chat and completion cases of one configuration against a server: render, derender whole, derender
+// streamed. Node 20 or newer, nothing else.
+//
+//     node golden/runners/node/run.mjs URL SERVER [GOLDEN]
+//
+// Prints one JSON object a line, {id, check, ok, difference?}, and counts on stderr. Exit status: 0 when all is equal
+// to what was recorded, 1 when not. It knows no declared divergences. docs/conformance-format.md explains each step.
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const REFERENCE = "vllm-0.33.0";
+const PATHS = { chat: "/v1/chat/completions", completion: "/v1/completions" };
+
+const lines = (path) => readFileSync(path, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const absentAsNull = (value) => (value === undefined ? null : value);
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+// ---- comparing -----------------------------------------------------------------------------------------------------
+
+const masked = (text) => text.replace(/(?<![0-9a-f])(?:[89ab][0-9a-f]{15}|[0-9a-f]{32})(?![0-9a-f])/g, "*");
+const same = (want, got) => absentAsNull(want) === absentAsNull(got);
+const rules = {
+  anything: () => true,
+  identifier: (want, got) =>
+    typeof want === "string" && typeof got === "string" ? masked(want) === masked(got) : same(want, got),
+  callId: (want, got) => rules.identifier(want, got) || [want, got].every((id) => /^[A-Za-z0-9]{9}$/.test(id)),
+  timestamp: (want, got) => Number.isInteger(got) && got > 0,
+  text: (want, got) => (want ?? "") === (got ?? ""),
+  logprob: (want, got) =>
+    typeof want === "number" && typeof got === "number"
+      ? Math.abs(want - got) <= Math.max(1e-3, 1e-3 * Math.max(Math.abs(want), Math.abs(got)))
+      : same(want, got),
+  unlessNull: (want, got) => absentAsNull(got) === null || equal(want, got),
+};
+const equal = (want, got) => difference(want, got, {}, true) === null;
+
+// Paths have [*] for any index: choices[*].message.content
+const LOGPROBS = {
+  "choices[*].logprobs.content[*].logprob": rules.logprob,
+  "choices[*].logprobs.content[*].top_logprobs[*].logprob": rules.logprob,
+};
+const RENDER = { request_id: rules.identifier, "[*].request_id": rules.identifier,
+  prompt_text: rules.anything, "[*].prompt_text": rules.anything };
+const BATCH = { id: rules.anything, model: rules.anything, system_fingerprint: rules.anything,
+  created: rules.timestamp, "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
+const STREAM = { "choices[*].message.content": rules.text, "choices[*].message.reasoning": rules.text,
+  "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
+
+// The first place where `got` is not what is wanted, null where there is none.
+function difference(want, got, special, nullIsAbsent, path = "") {
+  const rule = special[path];
+  if (rule) return rule(want, got) ? null : { path, want, got };
+  if (isObject(want) && isObject(got)) {
+    for (const key of new Set([...Object.keys(want), ...Object.keys(got)])) {
+      const found = difference(want[key], got[key], special, nullIsAbsent, path ? `${path}.${key}` : key);
+      if (found) return found;
+    }
+    return null;
+  }
+  if (Array.isArray(want) && Array.isArray(got) && want.length === got.length) {
+    for (let at = 0; at < want.length; at++) {
+      const found = difference(want[at], got[at], special, nullIsAbsent, `${path}[*]`);
+      if (found) return found;
+    }
+    return null;
+  }
+  return (nullIsAbsent ? same(want, got) : want === got) ? null : { path, want, got };
+}
+
+// Answers that are errors: status, type, param and message count; of two schema errors neither the message nor how much
+// of the way to the place is said; beside a 200 the status alone.
+function errorDifference(wantStatus, want, gotStatus, got) {
+  if (wantStatus !== gotStatus) return { path: "status", want: wantStatus, got: gotStatus };
+  const [left, right] = [want, got].map((body) => (isObject(body.error) ? body.error : { message: JSON.stringify(body) }));
+  const schema = left.type === "Bad Request" && right.type === "Bad Request";
+  const prose = schema || /^(\d+ validation errors? for |invalid conversation JSON: )/.test(String(left.message));
+  for (const key of prose ? ["type"] : ["type", "param", "message"])
+    if (!same(left[key], right[key])) return { path: key, want: left[key], got: right[key] };
+  if (!prose) return null;
+  const places = [left.param, ...[...String(left.message).matchAll(/'loc': '([^']*)'/g)].map((found) => found[1])];
+  return places.some((place) => samePlace(place, right.param)) ? null : { path: "param", want: left.param, got: right.param };
+}
+
+function samePlace(want, got) {
+  if (typeof want !== "string" || typeof got !== "string") return same(want, got);
+  const way = got.split(".");
+  let at = 0;
+  for (const segment of want.split(".").filter((one) => !/^\p{Lu}/u.test(one))) {
+    at = way.indexOf(segment, at) + 1;
+    if (at === 0) return false;
+  }
+  return true;
+}
+
+// ---- a stream put together -----------------------------------------------------------------------------------------
+
+function assembled(chunks) {
+  const answer = { prompt_token_ids: null, choices: [], usage: null };
+  const choices = new Map();
+  for (const chunk of chunks) {
+    answer.prompt_token_ids = chunk.prompt_token_ids ?? answer.prompt_token_ids;
+    answer.usage = chunk.usage ?? answer.usage;
+    for (const news of chunk.choices) {
+      if (!choices.has(news.index))
+        choices.set(news.index, { index: news.index, logprobs: null, finish_reason: null, stop_reason: null, token_ids: null });
+      addTo(choices.get(news.index), news);
+    }
+  }
+  answer.choices = [...choices.values()].sort((a, b) => a.index - b.index);
+  return answer;
+}
+
+function addTo(choice, news) {
+  if (news.delta) {
+    const message = (choice.message ??= { role: null, content: "", reasoning: "", tool_calls: [] });
+    message.role ??= news.delta.role ?? null;
+    message.content += news.delta.content ?? "";
+    message.reasoning += news.delta.reasoning ?? "";
+    for (const call of news.delta.tool_calls ?? []) {
+      const known = (message.tool_calls[call.index] ??= {
+        id: call.id, type: call.type, function: { name: call.function.name, arguments: "" } });
+      known.function.arguments += call.function?.arguments ?? "";
+    }
+  } else {
+    choice.text = (choice.text ?? "") + (news.text ?? "");
+  }
+  if (news.logprobs) {
+    choice.logprobs ??= {};
+    for (const [key, value] of Object.entries(news.logprobs))
+      choice.logprobs[key] = Array.isArray(value) ? [...(choice.logprobs[key] ?? []), ...value] : (choice.logprobs[key] ?? value);
+  }
+  if (news.token_ids) choice.token_ids = [...(choice.token_ids ?? []), ...news.token_ids];
+  if (news.prompt_token_ids) choice.prompt_token_ids = news.prompt_token_ids;
+  if (news.finish_reason != null) [choice.finish_reason, choice.stop_reason] = [news.finish_reason, news.stop_reason ?? null];
+}
+
+const events = (sse) =>
+  sse.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6))
+    .filter((data) => data !== "[DONE]").map((data) => JSON.parse(data));
+
+// ---- asking --------------------------------------------------------------------------------------------------------
+
+const [url, server, golden = fileURLToPath(new URL("../../", import.meta.url))] = process.argv.slice(2);
+if (!server) {
+  console.error("usage: node run.mjs URL SERVER [GOLDEN]");
+  process.exit(2);
+}
+
+async function post(path, body) {
+  const answer = await fetch(url + path, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  return { status: answer.status, body: await answer.json() };
+}
+
+// Yields [check, difference or null].
+async function* replay(one, recording) {
+  const path = PATHS[one.api];
+  const rendered = await post(`${path}/render`, one.request);
+  yield ["render", Math.max(rendered.status, recording.status) >= 400
+    ? errorDifference(recording.status, recording.render, rendered.status, rendered.body)
+    : difference(recording.render, rendered.body, RENDER, false)];
+  if (recording.generate === undefined) return;
+
+  const chat = one.api === "chat";
+  const ids = recording.prompt_token_ids;
+  const common = { model: one.request.model, [`${one.api}_request`]: one.request };
+  const batch = await post(`${path}/derender`, chat
+    ? { ...common, prompt_token_ids: ids, prompt_tokens: ids.length, generate_response: recording.generate }
+    : { ...common, prompt_token_ids: ids, prompt_tokens: ids.map((prompt) => prompt.length), generate_responses: recording.generate });
+  const witness = recording.batch ? { status: 200, body: recording.batch } : recording.derender_batch;
+  yield ["batch", Math.max(batch.status, witness.status) >= 400
+    ? errorDifference(witness.status, witness.body, batch.status, batch.body)
+    : difference(witness.body, batch.body, BATCH, true)];
+  if (!chat && recording.generate.length > 1) return; // each prompt has a stream of its own
+
+  const prompt = chat ? ids : ids[0];
+  const states = new Map(); // a choice of n has a state of its own
+  const chunks = [];
+  let refused = null;
+  for (const event of events(chat ? recording.generate_sse : recording.generate_sse[0])) {
+    const index = event.choices[0]?.index ?? 0;
+    const answer = await post(`${path}/derender`, { ...common, stream: true, prompt_token_ids: prompt,
+      prompt_tokens: prompt.length, generate_chunk: event, stream_state: states.get(index) ?? null });
+    if (answer.status !== 200) { refused = answer; break; }
+    states.set(index, answer.body.stream_state);
+    chunks.push(answer.body.chunk);
+  }
+  const theirs = recording.stream ? { status: 200, chunks: recording.stream } : recording.derender_stream;
+  const want = theirs.chunks.map((chunk) => chunk.chunk ?? chunk);
+  if (refused || theirs.status >= 400) {
+    yield ["stream", errorDifference(theirs.status, want.at(-1), refused?.status ?? 200, refused?.body ?? {})];
+    return;
+  }
+  // What a choice's own stream cannot know: the reasoning tokens of all choices together.
+  const special = one.request.n > 1 ? { ...STREAM, "usage.completion_tokens_details": rules.unlessNull } : STREAM;
+  yield ["stream", difference(assembled(want), assembled(chunks), special, true)];
+}
+
+const recordings = new Map(lines(`${golden}/recorded/${REFERENCE}/${server}.jsonl`).map((one) => [one.id, one]));
+const counts = { ok: 0, different: 0 };
+for (const one of lines(`${golden}/cases/${server}.jsonl`)) {
+  if (!(one.api in PATHS)) continue;
+  for await (const [check, found] of replay(one, recordings.get(one.id))) {
+    counts[found ? "different" : "ok"]++;
+    console.log(JSON.stringify({ id: one.id, check, ok: !found, ...(found && { difference: found }) }));
+  }
+}
+console.error(`${url} as ${server}: ${counts.ok} checks equal, ${counts.different} different`);
+process.exitCode = counts.different ? 1 : 0;

@@ -1,0 +1,124 @@
+"""The published format: every case and recording fits its schema, and a runner in Node agrees with ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import fake
+import jsonschema
+import pytest
+from test_conformance_golden import serving
+
+from renderd.conformance.cases import Golden
+from renderd.conformance.client import Client
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.main import GOLDEN
+from renderd.conformance.runner import replay
+
+assert isinstance(GOLDEN, Path)
+FILES = {
+    "case": sorted((GOLDEN / "cases").glob("*.jsonl")),
+    "recording": sorted((GOLDEN / "recorded").glob("*/*.jsonl")),
+}
+RUNNER = GOLDEN / "runners" / "node" / "run.mjs"
+NODE = shutil.which("node")
+
+
+def validator(kind: str) -> Any:
+    schema = json.loads((GOLDEN / "schema" / f"{kind}.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_line_fits_its_schema(kind: str) -> None:
+    check = validator(kind)
+    assert FILES[kind]
+    faults = [
+        f"{path.name}: {line['id']}: {error.json_path}: {error.message[:200]}"
+        for path in FILES[kind]
+        for line in lines(path)
+        for error in check.iter_errors(line)
+    ]
+    assert faults == []
+
+
+CASE = {"id": "a/b", "server": "a", "api": "chat", "request": {}}
+RECORDING = {"id": "a/b", "digest": "0" * 16, "status": 200}
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("case", {**CASE, "id": "b"}),
+        ("case", {**CASE, "api": "chats"}),
+        ("case", {**CASE, "area": []}),
+        ("case", {**CASE, "output": {}}),
+        ("case", {**CASE, "output": {"text": "a", "token_ids": [1]}}),
+        ("case", {**CASE, "api": "http"}),
+        ("case", {**CASE, "api": "http", "request": {"method": "GET", "path": "/"}, "output": {"text": ""}}),
+        ("case", {**CASE, "api": "http", "request": {"method": "POST", "path": "/", "json": 1, "text": ""}}),
+        ("recording", {**RECORDING, "digest": "x"}),
+        ("recording", {**RECORDING, "batch": {}}),
+        ("recording", {**RECORDING, "derender_batch": {"status": 200}}),
+        ("recording", {**RECORDING, "renders": {}}),
+    ],
+)
+def test_what_is_of_no_such_form_does_not(kind: str, line: Any) -> None:
+    assert validator(kind).is_valid(CASE if kind == "case" else RECORDING)
+    assert not validator(kind).is_valid(line)
+
+
+CHECKS = {"render": "render", "batch": "batch", "coupled": "stream"}
+"""Names of checks that both runners do: ours, and Node's."""
+
+
+@pytest.mark.skipif(NODE is None, reason="no Node")
+@pytest.mark.parametrize("server", ["hermes-only", "qwen3-plain", "llama3-json"])
+def test_the_runner_in_another_language_agrees(server: str, tmp_path: Path) -> None:
+    """Where ours passes it passes; what is declared is different to it, as it knows of no divergences."""
+    assert NODE is not None
+    golden = Golden(GOLDEN)
+    with serving(server, tmp_path / "log") as url:
+        done = subprocess.run([NODE, RUNNER, url, server], capture_output=True, text=True, timeout=300)
+        results = replay(
+            Client(url),
+            golden,
+            Divergences.load(GOLDEN / "divergences.toml"),
+            server,
+            lambda case: case.api in ("chat", "completion"),
+        )
+    theirs = {(line["id"], line["check"]): line["ok"] for line in map(json.loads, done.stdout.splitlines())}
+    ours = {
+        (result.case.id, CHECKS[check]): result.outcome(check) == "pass"
+        for result in results
+        for check in result.found
+        if check in CHECKS
+    }
+    assert theirs == ours
+    assert len(ours) > 10
+    assert done.returncode == (0 if all(ours.values()) else 1)
+
+
+def test_it_finds_what_is_wrong(tmp_path: Path) -> None:
+    """A server that is of another kind differs in every case."""
+    if NODE is None:
+        pytest.skip("no Node")
+    with fake.serving(fake.Fake("drops_last_character")) as url:
+        folder = fake.write(tmp_path, [fake.record("hello there"), fake.record("(f1)")])
+        command = [NODE, RUNNER, url, "toy", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    wrong = [line for line in said if not line["ok"]]
+    assert [line["check"] for line in said] == ["render", "batch", "stream"] * 2
+    assert [(line["id"], line["check"]) for line in wrong] == [("toy/hello there-stop", "batch")]
+    assert wrong[0]["difference"]["want"] == "hello there"
+    assert done.returncode == 1
