@@ -151,9 +151,19 @@ def _matches(case_id: str, pattern: str) -> bool:
 
 
 def _fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
-    """The configurations whose cases fit. ServerError when there is none, with what comes nearest."""
+    """The configurations whose cases fit; else those with the same prompts and messages, and a word about it.
+
+    ServerError when there is none, with what comes nearest.
+    """
     found = fits(client, golden, divergences, progress)
-    good = [fit.server for fit in found if fit.good]
+    good = [fit.server for fit in found if fit.good] or [fit.server for fit in found if fit.close]
+    if good and not any(fit.good for fit in found):
+        print(
+            "No configuration is answered alike. Of these the prompts and messages are the recorded ones:",
+            *(f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in good),
+            sep="\n",
+            file=sys.stderr,
+        )
     if not good:
         nearest = max(found, key=lambda fit: fit.right / max(1, fit.tried), default=None)
         if nearest is None or not nearest.right:

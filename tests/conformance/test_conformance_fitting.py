@@ -84,6 +84,17 @@ def test_a_server_under_another_name(tmp_path: Path) -> None:
     assert outcomes(run(folder, fake.Fake())) == ["pass"] * 3
 
 
+def test_a_server_that_samples_otherwise_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    with fake.serving(fake.Fake("always_max_tokens")) as url:
+        assert main.main(["--url", url, "--cases", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "toy: 3 cases: 3 fail" in out
+    assert "messages are the recorded ones:\n  toy, started with --served-model-name toy-model" in err
+
+
 def test_the_nearest_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The fault spoils the outputs with content.
     folder = fake.write(tmp_path, [fake.record("(f1)"), *PAIRS[1:]])
