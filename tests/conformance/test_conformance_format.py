@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import jsonschema
 import pytest
 from test_conformance_golden import serving
 
+from renderd.conformance import fitting, invariants, main
 from renderd.conformance.cases import Golden
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
@@ -122,3 +124,21 @@ def test_it_finds_what_is_wrong(tmp_path: Path) -> None:
     assert [(line["id"], line["check"]) for line in wrong] == [("toy/hello there-stop", "batch")]
     assert wrong[0]["difference"]["want"] == "hello there"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("page", ["conformance.md", "conformance-format.md"])
+def test_the_pages_name_what_is_there(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = GOLDEN.parent
+    text = (root / "docs" / page).read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main.main(["--help"])
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--max-model-len", "--served-model-name"}
+    helped = capsys.readouterr().out
+    assert {flag for flag in flags if flag not in helped} == set()
+    linked = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [path for path in linked if not (root / "docs" / path).exists()] == []
+    named = re.findall(r"golden/[\w./-]+", text)
+    missing = {path for path in named if "SERVER" not in path and not (root / path).exists()}
+    assert missing - {"golden/cases/", "golden/recorded/vllm-0.33.0/"} == set()
+    limits = (invariants.LONG, invariants.RATIO, fitting.UNFIT_LIMIT, fitting.SAMPLE)
+    assert limits == (1500, 2.0, 0.05, 10)  # the pages say so in words
