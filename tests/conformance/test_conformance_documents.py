@@ -167,3 +167,28 @@ def test_what_failed_is_open_in_print(page: Any) -> None:
     page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert page.find_element(By.CSS_SELECTOR, "details").get_property("open")
     assert page.find_element(By.CSS_SELECTOR, "pre.request").is_displayed()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "alike", "deleted", "inserted"),
+    [
+        ("stop", "tool_calls", True, ["stop"], ["tool_calls"]),
+        ("one two three", "one 2 three", True, ["two"], ["2"]),
+        ("abc-middle-xyz", "abd-middle-xyw", True, ["c", "z"], ["d", "w"]),
+        ("null", "a null text", False, ["null"], ["a null text"]),
+        ("🌍!", "🌎!", True, ["🌍"], ["🌎"]),
+        ("same", "same", True, [], []),
+        ("a" * 3000, "b" * 3000, True, ["a" * 3000], ["b" * 3000]),
+    ],
+)
+def test_characters_that_differ(
+    page: Any, left: str, right: str, alike: bool, deleted: list[str], inserted: list[str]
+) -> None:
+    said = page.execute_script(
+        "return compare(...arguments).map((pre, side) => [pre.textContent,"
+        " [...pre.querySelectorAll(side ? 'ins' : 'del')].map((mark) => mark.textContent)])",
+        left,
+        right,
+        alike,
+    )
+    assert said == [[left, deleted], [right, inserted]]
