@@ -196,6 +196,8 @@ def _linear(server: Server, case: Case) -> Iterator[Finding]:
         found.append((late / early, early, late))
         if late <= RATIO * early:
             return
+        if late > 2 * RATIO * early:  # so much is no busy machine
+            break
     ratio, early, late = min(found)
     yield Finding(
         f"a chunk takes {early * 1e3:.2f} ms early in the answer and {late * 1e3:.2f} ms at its end, "
