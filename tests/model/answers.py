@@ -23,7 +23,7 @@ def recorded(name: str) -> Iterator[dict[str, Any]]:
 
 
 def derenderer(model: Model, family: Family | None = None) -> Derenderer:
-    return Derenderer(model, family, DerenderOptions(), lambda kind, count: None)
+    return Derenderer(model, family, DerenderOptions())
 
 
 def answer(model: Model, path: str, request: Any, family: Family | None = None) -> Any:
