@@ -74,7 +74,12 @@ class Children:
         # A signal that comes before the child has handlers of its own would run its parent's.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:
+                for file in (told, tell, listen, says):
+                    os.close(file)
+                raise
             if not pid:
                 os.close(tell)
                 os.close(listen)

@@ -2,14 +2,16 @@
 
 Threads would not do: the encoder keeps Python from running anything else while it works, for a millisecond or
 more on a long prompt. A worker forks these processes before it begins to serve, and speaks to each over a
-pair of sockets, one question at a time. One that dies takes its worker with it, and the supervisor replaces
-both.
+pair of sockets, one question at a time. When one dies, the worker does without and ends as soon as it has
+nothing to do; the supervisor replaces both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,7 +22,7 @@ import msgspec
 from renderd import telemetry
 from renderd.server.children import Children, Pipes
 from renderd.server.config import ServerConfig
-from renderd.wire.errors import ApiError, bad_request, internal_error, overloaded
+from renderd.wire.errors import ApiError, bad_request, internal_error, overloaded, scrub
 
 logger = logging.getLogger("renderd.server")
 
@@ -30,6 +32,8 @@ Handler = Callable[[bytes, str | None], bytes]
 _PREFIX = 8
 """Bytes that say how long a question or an answer is."""
 _BUFFER_BYTES = 1 << 20
+_HUNG_SECONDS = 300.0
+"""A process that works on one question for longer is taken for hung, and killed."""
 
 
 class _Question(msgspec.Struct, array_like=True):
@@ -77,8 +81,8 @@ def answer(handler: Handler, body: bytes, request_id: str | None) -> bytes:
 class LongWork:
     """The processes of one worker, and the questions that wait for them. `handlers`: by path of a route.
 
-    `broken`: a process has died, and this worker is to end. Without `start`, as in tests of the application
-    alone, the event loop does the work.
+    `broken`: a process has died, and this worker should end. Where there is none, as then and in tests of the
+    application alone, the event loop does the work.
     """
 
     def __init__(self, config: ServerConfig, handlers: Mapping[str, Handler]) -> None:
@@ -86,7 +90,8 @@ class LongWork:
         self._max_seconds = config.max_queue_seconds
         self._helpers: list[_Helper] = []
         self._idle: list[_Helper] = []
-        self._waiting: deque[asyncio.Future[_Helper]] = deque()
+        self._asking: set[asyncio.Task[bytes]] = set()
+        self._waiting: deque[asyncio.Future[_Helper | None]] = deque()
         self.broken = False
 
     @property
@@ -115,12 +120,13 @@ class LongWork:
             self._helpers.append(_Helper(ours))
 
             def work(pipes: Pipes, number: int = number, theirs: socket.socket = theirs) -> None:
-                for helper in self._helpers:  # while one of these is open, the worker seems to live
-                    helper.close()
+                for helper in self._helpers:
+                    helper.end.close()  # while one of these is open, the worker seems to live
                 enter(number)
                 self._serve(theirs, noted, take_faster)
 
-            pids.append(children.fork(work).pid)
+            self._helpers[-1].pid = children.fork(work).pid
+            pids.append(self._helpers[-1].pid)
             theirs.close()
         self._idle = list(self._helpers)
         return pids
@@ -133,31 +139,58 @@ class LongWork:
     async def do(self, path: str, body: bytes, request_id: str | None) -> bytes:
         """The answer of the route `path` to a body. Raises ApiError, 503 when it waited too long."""
         record, asked = telemetry.current() or telemetry.Record(), telemetry.clock()
-        if self.broken:
-            raise overloaded("The process that was to do the work has died.")
-        if not self._helpers:
+        helper = await self._next()
+        if helper is None:
             return answer(self._handlers[path], body, request_id)
-        helper = self._idle.pop() if self._idle else await self._next()
-        try:
-            question = _Question(path, body, request_id, asked, record.request_id)
-            reply = _READ_REPLY(await helper.ask(_ENCODE(question)))
-        except BaseException:  # it has died, or would answer what nobody asks any more
-            self._break()
-            raise
-        self._release(helper)
+        question = _ENCODE(_Question(path, body, request_id, asked, record.request_id))
+        asking = asyncio.get_running_loop().create_task(self._ask(helper, question))
+        self._asking.add(asking)
+        asking.add_done_callback(self._on_reply)
+        # Whoever asked may go away; the process goes on, and is nobody else's before it has answered.
+        reply = _READ_REPLY(await asyncio.shield(asking))
         record.take(reply.noted)
         if reply.refusal is not None:
             raise ApiError(*msgspec.structs.astuple(reply.refusal))
         return reply.body
 
-    async def _next(self) -> _Helper:
-        """A process that has nothing to do, when there is one."""
-        future: asyncio.Future[_Helper] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+    def _on_reply(self, asking: asyncio.Task[bytes]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # if nobody waits any more, nobody else looks at it
+
+    async def _ask(self, helper: _Helper, question: bytes) -> bytes:
+        """The reply of a process, which is free again then. Raises ApiError 503 when it has died."""
         try:
-            return await asyncio.wait_for(future, self._max_seconds)
-        except TimeoutError:
-            raise overloaded(f"The request waited for {self._max_seconds:g} seconds.") from None
+            reply = await asyncio.wait_for(helper.ask(question), _HUNG_SECONDS)
+        except (EOFError, OSError):  # a TimeoutError is one
+            logger.error("process %d for long work died or hung", helper.pid)
+            self._lose(helper)
+            raise overloaded("The process that did the work has died.") from None
+        self._release(helper)
+        return reply
+
+    async def _next(self) -> _Helper | None:
+        """A process that has nothing to do, when there is one; None where there will be none."""
+        if not self._helpers:
+            return None
+        if self._idle:
+            return self._idle.pop()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Helper | None] = loop.create_future()
+        self._waiting.append(future)
+        timer = loop.call_later(self._max_seconds, self._give_up, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and (helper := future.result()) is not None:
+                self._release(helper)
+            raise
+        finally:
+            timer.cancel()
+
+    def _give_up(self, future: asyncio.Future[_Helper | None]) -> None:
+        if not future.done():
+            future.set_exception(overloaded(f"The request waited for {self._max_seconds:g} seconds."))
 
     def _release(self, helper: _Helper) -> None:
         while self._waiting:
@@ -167,12 +200,15 @@ class LongWork:
                 return
         self._idle.append(helper)
 
-    def _break(self) -> None:
+    def _lose(self, helper: _Helper) -> None:
         self.broken = True
-        while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(overloaded("The process that was to do the work has died."))
+        self._helpers.remove(helper)
+        helper.kill()
+        if not self._helpers:
+            while self._waiting:
+                future = self._waiting.popleft()
+                if not future.done():
+                    future.set_result(None)
 
     def _serve(
         self, questions: socket.socket, noted: Callable[[], None], take_faster: Callable[[], None]
@@ -184,8 +220,7 @@ class LongWork:
                 if not question.path:
                     take_faster()
                     continue
-                with suppress(BrokenPipeError, ConnectionResetError):
-                    questions.sendall(_framed(_ENCODE(self._reply(question))))
+                questions.sendall(_framed(_ENCODE(self._reply(question))))
                 noted()
 
     def _reply(self, question: _Question) -> _Reply:
@@ -208,34 +243,31 @@ class _Helper:
     """The worker's end of one process."""
 
     def __init__(self, end: socket.socket) -> None:
-        self._end = end
+        self.pid = 0
+        self.end = end
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._unsent = b""
 
-    def close(self) -> None:
-        """Forget the process."""
-        self._end.close()
+    def kill(self) -> None:
+        """End the process, if it still runs."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def tell(self, message: bytes) -> None:
         """Send what nothing answers to, with or before the next question."""
         self._unsent += _framed(message)
 
     async def ask(self, question: bytes) -> bytes:
-        """The reply to a question. Raises HelperDiedError."""
+        """The reply to a question. Raises EOFError or OSError when the process has died."""
         if self._streams is None:
-            self._streams = await asyncio.open_unix_connection(sock=self._end, limit=_BUFFER_BYTES)
+            self._streams = await asyncio.open_unix_connection(sock=self.end, limit=_BUFFER_BYTES)
         reader, writer = self._streams
-        try:
-            writer.write(self._unsent + _framed(question))
-            self._unsent = b""
-            await writer.drain()
-            return await reader.readexactly(int.from_bytes(await reader.readexactly(_PREFIX), "big"))
-        except (asyncio.IncompleteReadError, OSError):
-            raise HelperDiedError from None
-
-
-class HelperDiedError(Exception):
-    """A process ended while it worked on a question."""
+        writer.write(self._unsent + _framed(question))
+        self._unsent = b""
+        await writer.drain()
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(_PREFIX), "big"))
 
 
 def _framed(message: bytes) -> bytes:
@@ -243,4 +275,6 @@ def _framed(message: bytes) -> bytes:
 
 
 def _refusal(error: ApiError) -> _Refusal:
-    return _Refusal(error.status, error.type, error.message, error.param, error.retry_after)
+    # What a message quotes of a request may not be writable as it is.
+    param = None if error.param is None else scrub(error.param)
+    return _Refusal(error.status, error.type, scrub(error.message), param, error.retry_after)

@@ -26,6 +26,8 @@ _STEADY_SECONDS = 10.0
 _SLOWEST_SECONDS = 5.0
 _HANDOVER_SECONDS = 2.0
 """What the process that answers while the model is loaded gets to finish."""
+_NO_FORK_SECONDS = 1.0
+"""Until a process is tried again that the system did not let begin."""
 _CUT_SECONDS = 3.0
 """What workers get to refuse and close connections after --drain-seconds."""
 
@@ -122,7 +124,12 @@ class Supervisor:
         return role
 
     def _start(self, role: Role) -> None:
-        role.child = self._children.fork(role.work)
+        try:
+            role.child = self._children.fork(role.work)
+        except OSError as error:  # too many processes, or too little memory: not for ever
+            role.due = time.monotonic() + _NO_FORK_SECONDS
+            logger.error("%s cannot be started: %s", role.name, error)
+            return
         self._state.set_process(role.place, role.child.pid)
 
     def _listen_to_signals(self) -> None:
@@ -190,7 +197,10 @@ class Supervisor:
             def work(pipes: Pipes) -> None:
                 raise SystemExit(0 if prove() else 1)
 
-            self._prover = self._children.fork(work)
+            try:
+                self._prover = self._children.fork(work)
+            except OSError as error:
+                logger.error("the faster encoder is not tried: %s", error)
 
     def _on_proof(self) -> None:
         self._take_faster()

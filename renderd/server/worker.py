@@ -198,7 +198,8 @@ class Worker(Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 5 == 0:
             self._metrics.registry.refresh()
-        if self._long_work.broken or (self._admission.draining and self._is_quiet()):
+        idle = not self._admission.in_flight
+        if (self._long_work.broken and idle) or (self._admission.draining and self._is_quiet()):
             self.should_exit = True
         return await super().on_tick(counter)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from renderd import telemetry
 from renderd.model.hurry import takes_long
+from renderd.server import long_work
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
 from renderd.server.endpoint import Endpoint
@@ -249,6 +251,57 @@ def test_the_faster_encoder_is_taken_by_the_processes() -> None:
     asyncio.run(run())
 
 
+def test_clients_that_go_away_leave_the_process_to_others() -> None:
+    worker = Worker(sleeping)
+    worker.start()
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(worker.post(b"0.1")) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        for task in tasks:  # one that is worked on, two that wait
+            task.cancel()
+        assert status_of(await worker.post(b"0")) == 200
+        for moment in range(20):  # about when the process is handed on
+            first = asyncio.create_task(worker.post(b"0.01"))
+            second = asyncio.create_task(worker.post(b"0"))
+            await asyncio.sleep(0.005 + moment / 1000)
+            second.cancel()
+            await first
+        assert status_of(await worker.post(b"0")) == 200
+        assert not worker.long_work.broken and worker.busy == BUSY
+
+    asyncio.run(run())
+
+
+def test_a_refusal_may_quote_what_cannot_be_written() -> None:
+    def handler(body: bytes) -> bytes:
+        raise bad_request("no \ud800", "\ud800")
+
+    worker = Worker(handler)
+    worker.start()
+
+    async def run() -> None:
+        for _ in range(2):
+            assert await worker.post(b"body") == (400, ANY, bad_request("no \ud800", "\ud800").body())
+
+    asyncio.run(run())
+
+
+def test_a_hung_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_work, "_HUNG_SECONDS", 0.2)
+    worker = Worker(lambda body: body)
+    [pid] = worker.start()
+    os.kill(pid, signal.SIGSTOP)
+
+    async def run() -> None:
+        assert status_of(await worker.post(b"body")) == 503
+        assert worker.long_work.broken
+        assert status_of(await worker.post(b"body")) == 200
+
+    asyncio.run(run())
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+
+
 def test_a_process_that_dies_breaks_its_worker() -> None:
     def handler(body: bytes) -> bytes:
         if body == b"die":
@@ -260,8 +313,8 @@ def test_a_process_that_dies_breaks_its_worker() -> None:
 
     async def run() -> None:
         died, waited = await asyncio.gather(worker.post(b"die"), worker.post(b"next"))
-        assert (status_of(died), status_of(waited)) == (500, 503)
-        assert status_of(await worker.post(b"later")) == 503
+        assert (status_of(died), status_of(waited)) == (503, 400), "the worker does the other work itself"
+        assert status_of(await worker.post(b"later")) == 400
         assert worker.long_work.broken
         assert worker.busy == BUSY
 

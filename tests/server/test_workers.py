@@ -18,6 +18,9 @@ import httpx2
 import pytest
 
 from golden.models import model_path
+from renderd.server.metrics import Metrics
+from renderd.server.probes import State
+from renderd.server.supervisor import Supervisor
 
 from .running import Running, running
 
@@ -370,12 +373,25 @@ def test_long_work_does_not_hold_up_other_work() -> None:
         assert answers[0].status_code == 200 and answers[0].json()["count"] > 20_000
 
 
+def test_a_fork_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    supervisor = Supervisor(State(3), Metrics(3), 1, 1.0)
+    supervisor.start_probes(lambda pipes, place: None)
+    [role] = supervisor._roles
+    assert role.child is None and role.due > time.monotonic()
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
 def test_a_process_for_long_work_that_dies_is_replaced_with_its_worker() -> None:
     with running() as server:
         [worker] = workers(server, 1)
         [helper] = children(worker)
         os.kill(helper, signal.SIGKILL)
-        assert server.post("/tokenize", {"prompt": LONG}).status_code in (500, 503)
+        assert server.post("/tokenize", {"prompt": LONG}).status_code == 503
         [other] = until(lambda: [pid for pid in workers(server, 1) if pid != worker])
         assert server.post("/tokenize", {"prompt": LONG}).status_code == 200
         until(lambda: not lives(worker) and not lives(helper))
