@@ -223,6 +223,19 @@ def test_the_sidecar_serves_the_model_of_its_engine() -> None:
     assert f"--max-model-len={config('sidecar').max_model_len}" in args
 
 
+def test_the_sidecar_is_a_gateway_by_one_line(tmp_path: Path) -> None:
+    """That of its flags which is commented out; its pod has the engine's key for it."""
+    text = (FOLDER / "sidecar" / "renderd.yaml").read_text(encoding="utf-8")
+    assert text.count("# engine-url: ") == 1
+    path = tmp_path / "renderd.yaml"
+    path.write_text(text.replace("# engine-url: ", "engine-url: "))
+    flags, ignored = parse(["--config", str(path)])
+    assert not ignored
+    (port,) = (port["containerPort"] for port in container(built("sidecar"), "vllm")["ports"])
+    assert flags.engine_url == [f"http://localhost:{port}"]
+    assert "RENDERD_ENGINE_API_KEY" in {one["name"] for one in container(built("sidecar"))["env"]}
+
+
 def test_the_autoscaler_asks_for_metrics_that_are_there() -> None:
     """And leaves the number of pods to nobody else."""
     scaler = built("render-tier")["HorizontalPodAutoscaler"]["spec"]
