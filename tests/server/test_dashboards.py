@@ -14,7 +14,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from renderd.gateway.gateway import COUNT_TOKENS
 from renderd.gateway.route import KvEvent, Outcome
+from renderd.server.routes import POSTS
 from renderd.telemetry import STAGES
 from tests.gateway.scripted import scripted
 from tests.server.running import running
@@ -151,6 +153,22 @@ def test_alerts_cover_what_is_asked_for() -> None:
         for rule in group["rules"]:
             assert rule["labels"]["severity"] in ("warning", "critical")
             assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_slow_are_the_calls_that_no_engine_answers() -> None:
+    (rule,) = [rule for group in RULES["groups"] for rule in group["rules"] if rule["alert"] == "RenderdSlow"]
+    asked = {
+        matcher.value
+        for selector in selectors(parsed(rule["expr"]))
+        for matcher in selector.matchers.matchers
+        if matcher.name == "handler"
+    }
+    (pattern,) = asked
+    own = {post.path for post in POSTS} | {COUNT_TOKENS}
+    assert {path for path in own if not re.fullmatch(pattern, path)} == set()
+    assert not any(
+        re.fullmatch(pattern, f"/v1/{name}") for name in ("chat/completions", "completions", "messages")
+    )
 
 
 def test_panels_have_numbers_and_places_of_their_own() -> None:
