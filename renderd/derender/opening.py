@@ -285,6 +285,7 @@ class Opening:
         stream = self._stream(model, state, memory, context)
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
         memory.tokens = len(state.output_token_ids)
+        memory.ended = stream.decoder.search.matched is not None
         memory.save(stream.decoder)
         if state.logprob_text_offset != len(state.output_token_ids):
             late = stream.decoder.machine.late_arguments if stream.decoder.machine else ""

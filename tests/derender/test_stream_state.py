@@ -143,6 +143,22 @@ def test_a_client_that_drops_what_it_does_not_know(size: int, fresh: bool) -> No
     assert fresh or len(set(created)) == 1
 
 
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_an_answer_that_ended_at_a_stop_string_stays_ended_when_its_history_is_replayed(size: int) -> None:
+    replicas = [derenderer.__wrapped__("qwen3", "qwen3", "hermes", REPLAYABLE) for _ in range(2)]
+    ids = encode("</think>\n\nhello world STOP after it and more STOP")
+    stream = Streamer(replicas[0], chat_request={**TOOL_CHAT, "stop": ["STOP"]}, prompt_token_ids=PROMPT)
+    sent = []
+    for at, event in enumerate([*chunks(ids, [size] * 200, finish=None), chunk(encode(" again"))]):
+        if stream.state is not None:
+            stream.state.pop("parser_state")
+        stream.server = replicas[at % 2]
+        sent.append(stream.send(event))
+    ended = [choice["finish_reason"] for part in sent for choice in part["choices"]]
+    assert text_of(sent).strip() == "hello world"
+    assert [reason for reason in ended if reason is not None] == ["stop"] == ended[-1:]
+
+
 def test_a_history_is_taken_over_at_every_place() -> None:
     """The history of the first chunks is replayed; the calls in it keep the ids that they were given."""
     calls = shape(whole())["choices"][0]["message"]["tool_calls"]
