@@ -116,11 +116,12 @@ class MessageWriter:
         return pieces
 
     def end(self) -> bytes:
-        for event in self._last:
+        last, self._last = self._last, []  # if they cannot be written, an error is
+        for event in last:
             if isinstance(event, MessageDelta):
                 tokens = self._live.choices[0].tokens
                 event.usage = message_usage(self._progress.input_tokens, tokens, self._details)
-        return _written(self._last)
+        return _written(last)
 
     def failure(self, error: ApiError) -> bytes:
         if self._last:  # all was said
