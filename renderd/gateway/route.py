@@ -14,8 +14,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from renderd.engine.client import EngineFailure, EventStream, Timeouts, lost
+from renderd.engine.client import EngineFailure, EventStream, Timeouts
 from renderd.gateway.engines import Engine, Engines
+from renderd.gateway.reading import Reader
 from renderd.render.renderer import encode
 from renderd.wire.generate import GenerateChunk, GenerateRequest, GenerateResponse, random_id
 
@@ -229,7 +230,8 @@ class EngineRoute:
         body = encode(request)
         visit = _Visit(engine, self._observer)
         try:
-            response = _decoded(_RESPONSES, await engine.client.generate(body, request.request_id, limit))
+            data = await engine.client.generate(body, request.request_id, limit)
+            response = Reader(request).response(data)
         except EngineFailure as failure:
             visit.failed(failure)
             raise
@@ -243,9 +245,11 @@ class EngineRoute:
     async def _begin(self, engine: Engine, request: GenerateRequest, times: StageTimes) -> Generation:
         body = encode(request)
         visit = _Visit(engine, self._observer)
+        reader = Reader(request)
         began = monotonic()
         try:
             stream = await engine.client.stream(body, request.request_id)
+            first = await _first(reader, stream)
         except EngineFailure as failure:
             visit.failed(failure)
             raise
@@ -256,18 +260,16 @@ class EngineRoute:
         times.first_token = monotonic() - began
         self._observer.on_stage(engine.label, "queue", times.queue or 0.0)
         self._observer.on_stage(engine.label, "first_token", times.first_token)
-        return _Streaming(stream, visit, times)
+        return _Streaming(first, reader, stream, visit, times)
 
 
-_RESPONSES = msgspec.json.Decoder(GenerateResponse)
-_CHUNKS = msgspec.json.Decoder(GenerateChunk)
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+async def _first(reader: Reader, stream: EventStream) -> GenerateChunk:
+    """The first event, which is here. If it is none, another engine may have one."""
     try:
-        return decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise lost(error) from error
+        return await reader.next(stream)
+    except BaseException:
+        stream.close()
+        raise
 
 
 _OF_DECODE = (
@@ -325,23 +327,30 @@ class _Visit:
 class _Streaming:
     """The Generation of one visit."""
 
-    def __init__(self, stream: EventStream, visit: _Visit, times: StageTimes) -> None:
+    def __init__(
+        self, first: GenerateChunk, reader: Reader, stream: EventStream, visit: _Visit, times: StageTimes
+    ) -> None:
         self.engine = visit.engine.url
         self.times = times
+        self._first: GenerateChunk | None = first
+        self._reader = reader
         self._stream = stream
         self._visit = visit
         self._began = monotonic()
 
     @property
     def pending(self) -> bool:
-        return self._stream.pending
+        return self._first is not None or self._stream.pending
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> GenerateChunk:
+        first, self._first = self._first, None
+        if first is not None:
+            return first
         try:
-            return _decoded(_CHUNKS, await self._stream.__anext__())
+            return await self._reader.next(self._stream)
         except StopAsyncIteration:
             self._end("answered")
             raise
