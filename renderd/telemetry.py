@@ -7,7 +7,7 @@ is none, as in a test of a room, notes are dropped. Imports nothing of renderd, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from time import perf_counter
 from typing import ParamSpec, TypeVar
@@ -22,6 +22,8 @@ search for stop strings; text to the parts of a message; writing the answer."""
 clock = perf_counter
 """Seconds, for `spent`."""
 
+
+_NO_TRACE: Mapping[str, str] = {}
 
 Noted = tuple[dict[str, list[float]], int, int, int, int, list[tuple[tuple[str, str], list[int]]]]
 """What a record holds, as plain values."""
@@ -38,6 +40,8 @@ class Record:
         replays: streams whose history was read again, for want of a state that says where they are.
         state_bytes: of the stream state written, 0 for none.
         anomalies: times and characters of output that a parser could make nothing of, by parser and kind.
+        visits: stages on the way through engines: name, engine, and by `clock` the begin and the end.
+        trace: headers that say to other servers which trace the request is part of.
     """
 
     __slots__ = (
@@ -48,6 +52,8 @@ class Record:
         "state_bytes",
         "tokens_derendered",
         "tokens_rendered",
+        "trace",
+        "visits",
     )
 
     def __init__(self, request_id: str = "") -> None:
@@ -58,6 +64,8 @@ class Record:
         self.replays = 0
         self.state_bytes = 0
         self.anomalies: dict[tuple[str, str], list[int]] = {}
+        self.visits: list[tuple[str, str, float, float]] = []
+        self.trace: Mapping[str, str] = _NO_TRACE
 
     def noted(self) -> Noted:
         """All that was noted, to be taken by the record of another process."""
@@ -119,6 +127,19 @@ def spent(stage: str, began: float) -> float:
             times[1] = ended
             times[2] += ended - began
     return ended
+
+
+def visited(stage: str, engine: str, began: float, ended: float) -> None:
+    """Note a stage of the request's way through engines. Times are by `clock`."""
+    record = _current.get()
+    if record is not None:
+        record.visits.append((stage, engine, began, ended))
+
+
+def trace() -> Mapping[str, str]:
+    """Headers that continue the trace of the request elsewhere."""
+    record = _current.get()
+    return _NO_TRACE if record is None else record.trace
 
 
 def rendered(tokens: int) -> None:

@@ -15,46 +15,27 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
+from renderd import telemetry
 from renderd.engine.events import EventReader
-from renderd.wire.errors import ApiError, ErrorResponse
+from renderd.engine.failures import EngineFailure, cause_of, lost, said, too_late
+from renderd.wire.errors import ErrorResponse
+
+__all__ = ["EngineClient", "EngineFailure", "EventStream", "Timeouts"]
 
 logger = logging.getLogger("renderd.engine")
 
 GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
-_HEADERS = {"Content-Type": "application/json"}
 _LOST = (aiohttp.ClientError, OSError)
 """What a connection may raise. Timeouts of its own are among them."""
 _ABORT_SECONDS = 5.0
 _REUSE_SECONDS = 3.0
 """How long an unused connection is kept: less than servers keep it (vLLM 5 s), for a request on a connection
 that the server is closing is lost."""
-_SHOWN_CHARACTERS = 1000
 
 
 class _Idle(Exception):
     """Nothing came for too long."""
-
-
-class EngineFailure(ApiError):
-    """An engine refused or was lost. `status`, `type`, `message`, `param` and `retry_after` are what the
-    client is to be told; a refusal of the engine (4xx) is passed on as the engine said it.
-
-    `begun`: whether an event of the answer had come, so that the client has part of an answer.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        type: str,
-        message: str,
-        param: str | None = None,
-        retry_after: int | None = None,
-        *,
-        begun: bool = False,
-    ) -> None:
-        super().__init__(status, type, message, param, retry_after)
-        self.begun = begun
 
 
 @dataclass(frozen=True)
@@ -67,11 +48,17 @@ class Timeouts:
 
 
 class EngineClient:
-    """One engine, by its base URL. Belongs to the event loop that first uses it."""
+    """One engine, by its base URL. Belongs to the event loop that first uses it.
 
-    def __init__(self, url: str, timeouts: Timeouts | None = None) -> None:
+    `api_key`: what it wants to see before it takes a request; None where it wants none.
+    """
+
+    def __init__(self, url: str, timeouts: Timeouts | None = None, api_key: str | None = None) -> None:
         self.url = url.rstrip("/")
         self.timeouts = timeouts or Timeouts()
+        self._headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
         self._made: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.Timeout] = set()
@@ -120,7 +107,7 @@ class EngineClient:
                     return await response.read()
         except TimeoutError:
             self.abort_later(request_id)
-            raise _too_late("The engine did not answer in time.") from None
+            raise too_late("The engine did not answer in time.") from None
         except _LOST as error:
             raise lost(error) from error
         except asyncio.CancelledError:
@@ -149,7 +136,7 @@ class EngineClient:
                 await stream.begin()
         except TimeoutError:
             self._drop(stream, request_id)
-            raise _too_late("The engine sent no token in time.") from None
+            raise too_late("The engine sent no token in time.") from None
         except asyncio.CancelledError:
             self._drop(stream, request_id)
             raise
@@ -164,13 +151,15 @@ class EngineClient:
         except _LOST as error:
             raise lost(error) from error
 
-    async def healthy(self, limit: float) -> bool:
-        """Whether GET /health is answered with 200 within so many seconds."""
+    async def illness(self, limit: float) -> str | None:
+        """Why GET /health is not answered with 200 within so many seconds; None where it is."""
         try:
             async with asyncio.timeout(limit), self._http.get(f"{self.url}/health") as response:
-                return response.status == 200
-        except (*_LOST, TimeoutError):
-            return False
+                return None if response.status == 200 else f"GET /health was answered {response.status}"
+        except TimeoutError:  # a kind of OSError
+            return f"GET /health was not answered in {limit:g} seconds"
+        except _LOST as error:
+            return cause_of(error)
 
     def abort_later(self, request_id: str | None) -> None:
         """Have the engine end a request, by the request's own id, without waiting for it."""
@@ -199,13 +188,16 @@ class EngineClient:
     async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         """The answer, which is 200, when its head has come. Raises EngineFailure."""
         try:
+            headers = {**self._headers, **telemetry.trace()}
             response = await self._http.post(
-                self.url + path, data=body, headers=_HEADERS, allow_redirects=False
+                self.url + path, data=body, headers=headers, allow_redirects=False
             )
             if response.status == 200:
                 return response
             async with response:
-                raise _refused(response, await response.read())
+                after = response.headers.get("Retry-After", "")
+                retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
+                raise said(await response.read(), response.status, retry_after)
         except _LOST as error:
             raise lost(error) from error
 
@@ -279,7 +271,7 @@ class EventStream:
                 self._add(piece)
             except _Idle:
                 self.close()
-                raise _too_late("The engine fell silent.", self._begun) from None
+                raise too_late("The engine fell silent.", self._begun) from None
             except (*_LOST, EOFError, ValueError) as error:
                 self._end()
                 raise lost(error, self._begun) from error
@@ -315,11 +307,10 @@ class EventStream:
 
     def _failure(self, event: bytes) -> EngineFailure:
         try:
-            error = msgspec.json.decode(event, type=ErrorResponse).error
-        except msgspec.DecodeError as wrong:
+            code = msgspec.json.decode(event, type=ErrorResponse).error.code
+        except (msgspec.DecodeError, RecursionError) as wrong:
             return lost(wrong, self._begun)
-        code = error.code if 400 <= error.code < 600 else 502
-        return EngineFailure(code, error.type, error.message, error.param, begun=self._begun)
+        return said(event, code if 400 <= code < 600 else 502, begun=self._begun)
 
 
 async def _read_end(response: aiohttp.ClientResponse) -> None:
@@ -327,39 +318,6 @@ async def _read_end(response: aiohttp.ClientResponse) -> None:
         async with asyncio.timeout(1.0):
             await response.content.readany()
     response.release()
-
-
-def lost(error: Exception, begun: bool = False) -> EngineFailure:
-    """What an error of a connection, or an answer that is none, means to the client."""
-    cause = str(error) or type(error).__name__
-    if isinstance(error, EngineFailure):
-        return error
-    if isinstance(error, aiohttp.ServerTimeoutError):
-        return _too_late("The engine took too long to accept a connection.")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        text = "The engine cannot be reached."
-        failure = EngineFailure(503, "ServiceUnavailableError", text, retry_after=1)
-    else:
-        failure = EngineFailure(502, "BadGatewayError", "The engine broke off its answer.", begun=begun)
-    failure.add_note(cause)
-    return failure
-
-
-def _too_late(message: str, begun: bool = False) -> EngineFailure:
-    return EngineFailure(504, "GatewayTimeoutError", message, begun=begun)
-
-
-def _refused(response: aiohttp.ClientResponse, body: bytes) -> EngineFailure:
-    status = response.status if response.status >= 400 else 502
-    after = response.headers.get("Retry-After", "")
-    retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
-    try:
-        error = msgspec.json.decode(body, type=ErrorResponse).error
-        return EngineFailure(status, error.type, error.message, error.param, retry_after)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        said = body[:_SHOWN_CHARACTERS].decode(errors="replace")
-        text = f"The engine answered {response.status}: {said}"
-        return EngineFailure(status, "BadGatewayError", text, retry_after=retry_after)
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:

@@ -19,6 +19,8 @@ CHECK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 """How long /health may take: an engine under load answers late and is healthy all the same."""
 _LONGEST_PAUSE = 8.0
+_TELL_SECONDS = 10.0
+"""Between two lines of the log that say the same of an engine."""
 
 
 class Engine:
@@ -29,8 +31,8 @@ class Engine:
     asked again only where no other can be.
     """
 
-    def __init__(self, url: str, timeouts: Timeouts) -> None:
-        self.client = EngineClient(url, timeouts)
+    def __init__(self, url: str, timeouts: Timeouts, api_key: str | None = None) -> None:
+        self.client = EngineClient(url, timeouts, api_key)
         self.url = self.client.url
         self.label = self.url.split("://", 1)[-1]
         self.in_flight = 0
@@ -38,6 +40,7 @@ class Engine:
         self.paused_until = 0.0
         self.turn = 0.0
         self._failures = 0
+        self._told = ("", 0.0)
         self._look = asyncio.Event()
         self._idle = timeouts.idle
 
@@ -49,9 +52,11 @@ class Engine:
     def failed(self, failure: Exception) -> None:
         """It could not answer a request, or not to the end: others go before, the longer the more often in
         a row. Its /health is looked at."""
-        notes = " ".join(getattr(failure, "__notes__", ()))
-        logger.warning("engine %s: %s %s", self.url, failure, notes)
-        self.paused_until = monotonic() + min(CHECK_SECONDS * 2**self._failures, _LONGEST_PAUSE)
+        text, now = " ".join([str(failure), *getattr(failure, "__notes__", ())]), monotonic()
+        if text != self._told[0] or now - self._told[1] > _TELL_SECONDS:
+            self._told = text, now
+            logger.warning("engine %s: %s", self.url, text)
+        self.paused_until = now + min(CHECK_SECONDS * 2**self._failures, _LONGEST_PAUSE)
         self._failures = min(self._failures + 1, 10)
         self._look.set()
 
@@ -63,16 +68,18 @@ class Engine:
         """
         last = monotonic()
         while True:
-            alive = await self.client.healthy(_ANSWER_SECONDS)
+            illness = await self.client.illness(_ANSWER_SECONDS)
+            alive = illness is None
             if alive:
                 last = monotonic()
             elif self._idle is not None and monotonic() - last > self._idle:
                 self.client.give_up()
             if alive != self.alive:
                 self.alive = alive
-                log = logger.info if alive else logger.error
-                log("engine %s is %s", self.url, "healthy again" if alive else "not healthy")
-                if alive:  # it was started anew: what it failed before says nothing
+                if not alive:
+                    logger.error("engine %s is not healthy: %s", self.url, illness)
+                else:  # it was started anew: what it failed before says nothing
+                    logger.info("engine %s is healthy again", self.url)
                     self.succeeded()
             self._look.clear()
             with suppress(TimeoutError):
@@ -83,8 +90,8 @@ class Engine:
 class Engines:
     """Engines of one kind. They are used and watched on one event loop."""
 
-    def __init__(self, urls: Sequence[str], timeouts: Timeouts) -> None:
-        self.all = [Engine(url, timeouts) for url in urls]
+    def __init__(self, urls: Sequence[str], timeouts: Timeouts, api_key: str | None = None) -> None:
+        self.all = [Engine(url, timeouts, api_key) for url in urls]
         self._turn = 1.0
         self._watching: list[asyncio.Task[None]] = []
 

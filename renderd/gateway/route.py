@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from time import monotonic
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
+from renderd import telemetry
 from renderd.engine.client import EngineFailure, EventStream, Timeouts
 from renderd.gateway.engines import Engine, Engines
 from renderd.gateway.reading import Reader
@@ -113,13 +113,14 @@ class Route(Protocol):
 
 @dataclass(frozen=True)
 class RouteOptions:
-    """What flags say. `retries`: engines that may get a request after the first."""
+    """What flags say. `retries`: engines that may get a request after the first. `api_key`: of all."""
 
     engine_urls: list[str]
     prefill_urls: list[str]
     retries: int
     timeouts: Timeouts
     kv_failure: Literal["fail", "recompute"] = "fail"
+    api_key: str | None = field(default=None, repr=False)
 
 
 class EngineRoute:
@@ -127,8 +128,8 @@ class EngineRoute:
     loop that uses it, and `close` it there."""
 
     def __init__(self, options: RouteOptions, observer: Observer) -> None:
-        self.engines = Engines(options.engine_urls, options.timeouts)
-        self.prefill = Engines(options.prefill_urls, options.timeouts)
+        self.engines = Engines(options.engine_urls, options.timeouts, options.api_key)
+        self.prefill = Engines(options.prefill_urls, options.timeouts, options.api_key)
         self._options = options
         self._observer = observer
 
@@ -156,7 +157,7 @@ class EngineRoute:
         send: Callable[[Engine, GenerateRequest, StageTimes], Awaitable[T]],
     ) -> T:
         """Prefill, then decode, on the engines that it takes."""
-        began = monotonic()
+        began = telemetry.clock()
         times = StageTimes()
         request.request_id += f"-{random_id()[:8]}"
         offered = await self._hand_over(request, times)
@@ -165,7 +166,7 @@ class EngineRoute:
         tried: list[Engine] = []
         engine = self._choose(session)
         while True:
-            times.queue = monotonic() - began - (times.prefill or 0.0)
+            times.queue = telemetry.clock() - began - (times.prefill or 0.0)
             try:
                 return await send(engine, request, times)
             except EngineFailure as failure:
@@ -204,7 +205,7 @@ class EngineRoute:
             if self.prefill.all:
                 self._observer.on_kv("prefill_failed")
             return None
-        began = monotonic()
+        began = telemetry.clock()
         try:
             answer = await self._whole(engine, _for_prefill(request), self._options.timeouts.first_token)
         except EngineFailure as failure:
@@ -213,17 +214,17 @@ class EngineRoute:
             self._observer.on_kv("prefill_failed")
             return None
         finally:
-            times.prefill = monotonic() - began
-        self._observer.on_stage(engine.label, "prefill", times.prefill)
+            times.prefill = telemetry.clock() - began
+        _over(self._observer, engine, "prefill", times.prefill)
         self._observer.on_kv("no_parameters" if answer.kv_transfer_params is None else "handed_over")
         return answer.kv_transfer_params
 
     async def _answer(self, engine: Engine, request: GenerateRequest, times: StageTimes) -> Whole:
-        began = monotonic()
+        began = telemetry.clock()
         response = await self._whole(engine, request, None)
-        times.decode = monotonic() - began
-        self._observer.on_stage(engine.label, "queue", times.queue or 0.0)
-        self._observer.on_stage(engine.label, "decode", times.decode)
+        times.decode = telemetry.clock() - began
+        _over(self._observer, engine, "queue", times.queue or 0.0, began)
+        _over(self._observer, engine, "decode", times.decode)
         return Whole(response, engine.url, times)
 
     async def _whole(self, engine: Engine, request: GenerateRequest, limit: float | None) -> GenerateResponse:
@@ -246,7 +247,7 @@ class EngineRoute:
         body = encode(request)
         visit = _Visit(engine, self._observer)
         reader = Reader(request)
-        began = monotonic()
+        began = telemetry.clock()
         try:
             stream = await engine.client.stream(body, request.request_id)
             first = await _first(reader, stream)
@@ -257,9 +258,9 @@ class EngineRoute:
             visit.end("aborted")
             raise
         visit.answered()
-        times.first_token = monotonic() - began
-        self._observer.on_stage(engine.label, "queue", times.queue or 0.0)
-        self._observer.on_stage(engine.label, "first_token", times.first_token)
+        times.first_token = telemetry.clock() - began
+        _over(self._observer, engine, "queue", times.queue or 0.0, began)
+        _over(self._observer, engine, "first_token", times.first_token)
         return _Streaming(first, reader, stream, visit, times)
 
 
@@ -296,6 +297,13 @@ def _for_prefill(request: GenerateRequest) -> GenerateRequest:
         return_token_ids=None,
         kv_transfer_params={"do_remote_decode": True},
     )
+
+
+def _over(observer: Observer, engine: Engine, stage: str, seconds: float, ended: float | None = None) -> None:
+    """A stage took so many seconds, until `ended` or now."""
+    ended = telemetry.clock() if ended is None else ended
+    observer.on_stage(engine.label, stage, seconds)
+    telemetry.visited(stage, engine.label, ended - seconds, ended)
 
 
 class _Visit:
@@ -336,7 +344,7 @@ class _Streaming:
         self._reader = reader
         self._stream = stream
         self._visit = visit
-        self._began = monotonic()
+        self._began = telemetry.clock()
 
     @property
     def pending(self) -> bool:
@@ -366,6 +374,6 @@ class _Streaming:
 
     def _end(self, outcome: Outcome) -> None:
         if not self._visit.ended:
-            self.times.decode = monotonic() - self._began
-            self._visit.observer.on_stage(self._visit.engine.label, "decode", self.times.decode)
+            self.times.decode = telemetry.clock() - self._began
+            _over(self._visit.observer, self._visit.engine, "decode", self.times.decode)
             self._visit.end(outcome)

@@ -164,7 +164,10 @@ def positive_int_or_auto(text: str) -> int | None:
 
 def natural_int(text: str) -> int:
     """A positive integer, or 0."""
-    return 0 if text == "0" else positive_int(text)
+    try:
+        return 0 if text == "0" else positive_int(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more") from None
 
 
 def positive_seconds(text: str) -> float:

@@ -114,6 +114,7 @@ class ServerConfig:
     engine_url: list[str] = field(default_factory=list)
     """Engines that answer or, where there are others for prefill, decode. None: no whole route here."""
     prefill_url: list[str] = field(default_factory=list)
+    engine_api_key: str | None = field(default=None, repr=False)
     engine_retries: int = 2
     engine_connect_seconds: float = 5.0
     engine_first_token_seconds: float = 600.0

@@ -68,7 +68,12 @@ def engine_route(config: ServerConfig, registry: Registry) -> EngineRoute:
         config.engine_connect_seconds, config.engine_first_token_seconds, config.engine_idle_seconds
     )
     options = RouteOptions(
-        config.engine_url, config.prefill_url, config.engine_retries, timeouts, config.kv_failure
+        config.engine_url,
+        config.prefill_url,
+        config.engine_retries,
+        timeouts,
+        config.kv_failure,
+        config.engine_api_key,
     )
     route = EngineRoute(options, metrics)
     metrics.follow(route.engines)

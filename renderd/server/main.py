@@ -46,6 +46,8 @@ def serve(argv: Sequence[str]) -> int:
         logger.warning("vLLM flags without effect here: %s", " ".join(ignored))
     if not config.api_key and (key := os.environ.get("VLLM_API_KEY")):
         config = replace(config, api_key=[key])
+    if config.engine_api_key is None and (key := os.environ.get("RENDERD_ENGINE_API_KEY", "").strip()):
+        config = replace(config, engine_api_key=key)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
@@ -62,6 +64,7 @@ def _run(config: ServerConfig) -> None:
     listening, for_probes = bind(config), bind_probes(config)
     state = State(places(config))
     metrics = Metrics(places(config), state.pids, lambda: state.not_ready() is None)
+    route = _engine_route(config, metrics)
     early = Server(
         api_settings(config, ProbeApp(state, root_path=config.root_path), [("connection", "close")]),
         listening,
@@ -73,7 +76,7 @@ def _run(config: ServerConfig) -> None:
             probes = Server(probe_settings(ProbeApp(state, metrics)), for_probes, state)
             supervisor.start_probes(_without(listening, probes.work))
             logger.info("probes and metrics on %s", address(for_probes))
-        supervisor.start_early(early.work)
+        supervisor.start_early(_quiet(early.work))
         services, faster = load(config)
         services = replace(services, not_ready=state.not_ready)
         admission = Admission(config)
@@ -81,7 +84,6 @@ def _run(config: ServerConfig) -> None:
         metrics.follow_admission(lambda: admission.in_flight, lambda: long_work.queued)
         metrics.follow_encoder(faster.encoder, lambda: faster.taken)
         traces = traces_of(config, services.model.served_names[0])
-        route = _engine_route(config, metrics)
         app = create_app(config, services, metrics, admission, long_work, traces, route)
         settings = api_settings(config, app)
         worker = Worker(
@@ -118,6 +120,16 @@ def _without(listening: socket.socket, work: Callable[P, T]) -> Callable[P, T]:
         return work(*args, **kwargs)
 
     return alone
+
+
+def _quiet(work: Callable[P, T]) -> Callable[P, T]:
+    """`work`, done by a process that does not log that its HTTP server begins and ends: another goes on."""
+
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> T:
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        return work(*args, **kwargs)
+
+    return quiet
 
 
 def _served(services: Services) -> str:

@@ -34,7 +34,8 @@ def limit_flags(group: _Group) -> None:
         "--max-pending-bytes",
         metavar="N",
         type=arguments.positive_int,
-        help="bytes of their bodies (512M); what is over is refused with 503",
+        help="bytes of their bodies, and of answers that clients have still to take (512M); what is over is "
+        "refused with 503",
     )
     add(
         "--max-queue-seconds",
@@ -93,6 +94,11 @@ def engine_flags(group: _Group) -> None:
         nargs="+",
         action="extend",
         help="engines that compute the prompts, whose KV those of --engine-url load",
+    )
+    add(
+        "--engine-api-key",
+        metavar="KEY",
+        help="key that the engines want, those for prefill too; or else RENDERD_ENGINE_API_KEY",
     )
     add(
         "--engine-retries",

@@ -45,6 +45,8 @@ def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
         raise StartupError("--enable-auto-tool-choice requires --tool-call-parser")
     if config.prefill_url and not config.engine_url:
         raise StartupError("--prefill-url requires --engine-url")
+    if (key := config.engine_api_key) is not None and not (key.isascii() and key.isprintable() and key):
+        raise StartupError("--engine-api-key has characters that no HTTP header may have, or none")
     try:
         model = load_model(_model_config(config))
     except (OSError, ValueError) as error:

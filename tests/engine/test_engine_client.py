@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from renderd import telemetry
 from renderd.engine.client import EngineClient, EngineFailure, Timeouts
 
 
@@ -106,9 +107,10 @@ class Canned:
     def __init__(self, answer: bytes, open: bool = False) -> None:
         self.answer = answer
         self.open = open
+        self.heads: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        self.heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(self.answer)
         await writer.drain()
         if self.open:
@@ -165,6 +167,73 @@ def test_answers_that_are_none(answer: bytes, status: int, begun: bool) -> None:
     found = failure(answer)
     assert (found.status, found.begun) == (status, begun)
     assert found.retry_after == (7 if status == 429 else None)
+
+
+def refused(status: int, body: bytes = b"", head: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d No\r\n%bContent-Length: %d\r\n\r\n%b" % (status, head, len(body), body)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405])
+def test_a_deployment_that_is_wrong_is_no_fault_of_the_client(status: int) -> None:
+    envelope = json.dumps({"error": {"message": "No", "type": "T", "param": None, "code": status}}).encode()
+    answers = [refused(status), refused(status, b'{"error":"Unauthorized"}'), refused(status, envelope)]
+    for answer in [*answers, HEAD + b"data: " + envelope + b"\n\n"]:
+        found = failure(answer)
+        assert (found.status, found.type) == (502, "BadGatewayError")
+        assert found.message == "The engine is not set up for this server."
+        assert found.__notes__[0].startswith(f"It answered {status}: ")
+
+
+@pytest.mark.parametrize(
+    ("status", "type"),
+    [
+        (400, "BadRequestError"),
+        (429, "TooManyRequestsError"),
+        (500, "InternalServerError"),
+        (502, "BadGatewayError"),
+        (503, "ServiceUnavailableError"),
+        (504, "GatewayTimeoutError"),
+        (599, "BadGatewayError"),
+    ],
+)
+def test_a_refusal_without_a_body(status: int, type: str) -> None:
+    found = failure(refused(status, head=b"Retry-After: 3\r\n"))
+    assert (found.status, found.type, found.retry_after) == (status, type, 3)
+    assert found.message == f"The engine answered {status}."
+
+
+def test_the_key_and_the_trace_go_to_the_engine() -> None:
+    async def talk() -> list[bytes]:
+        canned = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        server = await asyncio.start_server(canned.serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        telemetry.begin().trace = {"traceparent": "00-1-2-01"}
+        async with server, EngineClient(f"http://{host}:{port}", api_key="sesame") as client:
+            await client.generate(request())
+            await client.abort(["x"])
+            assert await client.illness(5.0) is None
+        return canned.heads
+
+    generate, abort, health = asyncio.run(talk())
+    for head in (generate, abort):
+        assert b"Authorization: Bearer sesame\r\n" in head and b"traceparent: 00-1-2-01\r\n" in head
+    assert b"sesame" not in health
+
+
+def test_why_an_engine_is_not_healthy() -> None:
+    async def illness(answer: bytes, open: bool = False) -> str | None:
+        server = await asyncio.start_server(Canned(answer, open).serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        async with server, EngineClient(f"http://{host}:{port}") as client:
+            return await client.illness(0.2)
+
+    async def nobody() -> str | None:
+        async with EngineClient("http://127.0.0.1:9") as client:
+            return await client.illness(1.0)
+
+    assert asyncio.run(illness(refused(404))) == "GET /health was answered 404"
+    assert asyncio.run(illness(b"", open=True)) == "GET /health was not answered in 0.2 seconds"
+    assert "Cannot connect" in str(asyncio.run(nobody()))
 
 
 def test_an_engine_that_sends_no_token() -> None:

@@ -124,6 +124,20 @@ def test_whole_answers_of_an_engine_that_is_gone_are_given_up(monkeypatch: pytes
     asyncio.run(talk())
 
 
+def test_the_log_says_why_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk() -> None:
+        async with routed([NOBODY], watched=True) as (route, _):
+            engine = route.engines.all[0]
+            await until(lambda: not engine.alive)
+            for _ in range(5):
+                engine.failed(Exception("no"))
+
+    asyncio.run(talk())
+    said = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith(f"engine {NOBODY} is not healthy: Cannot connect") for line in said)
+    assert said.count(f"engine {NOBODY}: no") == 1
+
+
 def test_a_failure_has_health_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 60.0)
 

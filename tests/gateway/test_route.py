@@ -197,7 +197,7 @@ def test_cancelling_before_the_first_token_aborts(streams: bool, seconds: float)
     async def talk() -> None:
         with scripted() as engines:
             async with routed(engines) as (route, notes):
-                await route.engines.all[0].client.healthy(1)
+                await route.engines.all[0].client.illness(1)
                 slow = request(max_tokens=20, extra_args={"force_delay": 0.5})
                 task = asyncio.ensure_future((route.stream if streams else route.whole)(slow))
                 await asyncio.sleep(seconds)

@@ -46,6 +46,17 @@ def test_a_request_in_metrics() -> None:
     asyncio.run(talk())
 
 
+def test_the_key_is_for_all_engines_and_shown_nowhere() -> None:
+    config = ServerConfig(engine_url=["http://a"], prefill_url=["http://b"], engine_api_key="sesame")
+    route = engine_route(config, Metrics().registry)
+    for engine in (*route.engines.all, *route.prefill.all):
+        assert engine.client._headers["Authorization"] == "Bearer sesame"
+    assert "sesame" not in f"{config!r}{route._options!r}"
+    for key in ("", "a\nb", "\u00e4"):
+        with pytest.raises(StartupError, match="--engine-api-key has characters"):
+            load(ServerConfig(engine_url=["http://a"], engine_api_key=key))
+
+
 def test_prefill_without_decode() -> None:
     with pytest.raises(StartupError, match="--prefill-url requires --engine-url"):
         load(ServerConfig(prefill_url=["http://a"]))

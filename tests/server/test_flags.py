@@ -136,7 +136,7 @@ def test_flags_of_vllm_without_effect_are_reported() -> None:
         (["--engine-url", "http://"], "is no URL"),
         (["--engine-url", "http://a/?b"], "is no URL"),
         (["--engine-url", "http://user:secret@a"], "is no URL"),
-        (["--engine-retries", "-1"], "--engine-retries"),
+        (["--engine-retries", "-1"], "--engine-retries: '-1' is not an integer of 0 or more"),
         (["--engine-idle-seconds", "0"], "--engine-idle-seconds"),
         (["--max-model-len", "8x"], "argument --max-model-len: '8x' is not a positive integer"),
         (["--max-model-len", "0"], "--max-model-len"),
