@@ -13,7 +13,7 @@ import msgspec
 from renderd import telemetry
 from renderd.derender.live import Live
 from renderd.gateway.desk import Desk
-from renderd.gateway.face import Face
+from renderd.gateway.face import Writer
 from renderd.gateway.merged import Merged
 from renderd.gateway.prepared import Prepared
 from renderd.gateway.route import Generation, Route, StageTimes
@@ -66,7 +66,7 @@ def _stages(times: StageTimes) -> dict[str, Any]:
     return {"stage_seconds": msgspec.structs.asdict(times)}
 
 
-async def events(face: Face, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
+async def events(writer: Writer, route: Route, prepared: Prepared) -> AsyncGenerator[bytes, None]:
     """The event stream of a request, in pieces of one chunk or of several that were there already.
 
     Raises ApiError before the first piece, which comes when an engine has said something. Ending it early
@@ -74,7 +74,6 @@ async def events(face: Face, route: Route, prepared: Prepared) -> AsyncGenerator
     """
     generation = await _begun(route, prepared)
     async with aclosing(generation):
-        writer = face.writer(prepared)
         try:
             pieces = [writer.begin()]
             async for event in generation:

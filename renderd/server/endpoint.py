@@ -6,6 +6,7 @@ that answers them, and the framework's own decoding and validation would cost mo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -25,6 +26,11 @@ Brief = Callable[[bytes], bool]
 """Whether a body takes less than a millisecond, as far as one can see."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
+
+MAX_DIGITS = 20
+"""Of a Content-Length that is looked at: Python does not read numbers of thousands."""
+BROKEN_OFF = "renderd.broken_off"
+"""Key of the last message of an answer that began well and is not whole: the status that logs give it."""
 
 _JSON = (b"content-type", b"application/json")
 
@@ -73,8 +79,9 @@ class Endpoint:
         try:
             answer = await self._answer(headers, receive)
         except ApiError as error:
-            retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
-            answer = _Answer(error.status, self._failure(error), retry)
+            answer = self._refusal(error)
+        except asyncio.CancelledError:
+            answer = self._refusal(self._admission.cancelled())
         except ClientGoneError:
             return
         except Exception:
@@ -83,6 +90,10 @@ class Endpoint:
         if self._log is not None:
             self._log.answered(answer.body)
         await respond(send, answer.status, answer.body, answer.headers)
+
+    def _refusal(self, error: ApiError) -> _Answer:
+        retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
+        return _Answer(error.status, self._failure(error), retry)
 
     async def _answer(self, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer:
         """Raises ApiError, or ClientGoneError when the client went away."""
@@ -109,7 +120,7 @@ class Endpoint:
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, held: list[int]) -> bytes:
         """The whole body. Counts in `held` what admission granted. Raises ApiError 413 or 503."""
         declared = headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > self._max_body_bytes:
+        if declared.isdigit() and (len(declared) > MAX_DIGITS or int(declared) > self._max_body_bytes):
             raise self._too_large()
         chunks: list[bytes] = []
         while True:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from renderd import telemetry
 from renderd.server.admission import Admission
-from renderd.server.endpoint import Endpoint, RawHeaders, respond
+from renderd.server.endpoint import BROKEN_OFF, MAX_DIGITS, Endpoint, RawHeaders, respond
 from renderd.server.keys import KeyStore, guards
 from renderd.server.logs import AccessLog
 from renderd.server.metrics import Metrics
@@ -75,23 +75,27 @@ class Entrance:
         answer = _Answer(send, added)
         # The key comes before CORS and both before metrics: refused and preflight requests are not counted.
         counted = not (method == "OPTIONS" and b"access-control-request-method" in headers)
+        counted = counted and not any(part in path for part in _NOT_INSTRUMENTED)
+        handler, span = path if path in self._routes else _UNKNOWN, None
         try:
             if self._refuses(path, method, headers):
                 counted = False
                 await respond(answer.send, 401, b'{"error":"Unauthorized"}')
-            elif method == "POST" and b"origin" not in headers and path in self._endpoints:
+                return
+            if self._traces is not None and counted:
+                span = self._traces.begin(scope, headers, handler, began, record)
+            if method == "POST" and b"origin" not in headers and path in self._endpoints:
                 await self._endpoints[path](scope, receive, answer.send)
             else:
                 await self._app(scope, receive, answer.send)
         finally:
             seconds = telemetry.clock() - began
-            if counted and not any(part in path for part in _NOT_INSTRUMENTED):
-                handler = path if path in self._routes else _UNKNOWN
+            if counted:
                 size = _number(headers.get(b"content-length"))
                 self._metrics.on_response(handler, method, answer.status, size, answer.length, seconds)
                 self._metrics.on_work(record)
-                if self._traces is not None:
-                    self._traces.report(scope, headers, handler, answer.status, began, record)
+                if self._traces is not None and span is not None:
+                    self._traces.end(span, scope, handler, answer.status, record)
             self._access_log.write(scope, answer.status, seconds, record.request_id, answer.length)
 
     def _refuses(self, path: str, method: str, headers: Mapping[bytes, bytes]) -> bool:
@@ -120,8 +124,10 @@ class _Answer:
             self._counting = declared is None
             if self._added:
                 message["headers"] = [*headers, *self._added]
-        elif self._counting:
-            self.length += len(message.get("body", b""))
+        else:
+            self.status = message.get(BROKEN_OFF, self.status)
+            if self._counting:
+                self.length += len(message.get("body", b""))
         await self._send(message)
 
 
@@ -133,4 +139,4 @@ def path_below_root(scope: Scope) -> str:
 
 
 def _number(text: bytes | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
+    return int(text) if text is not None and text.isdigit() and len(text) <= MAX_DIGITS else 0

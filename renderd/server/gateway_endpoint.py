@@ -10,12 +10,13 @@ from typing import Any, Self
 
 from starlette.types import Receive, Scope, Send
 
+from renderd import telemetry
 from renderd.gateway.exchange import events, responses, tokens_of
 from renderd.gateway.gateway import Gateway
 from renderd.gateway.prepared import Finished, Prepared, packed, unpacked
 from renderd.gateway.route import Route
 from renderd.server.admission import Admission
-from renderd.server.endpoint import Brief, ClientGoneError, Endpoint, RawHeaders, respond
+from renderd.server.endpoint import BROKEN_OFF, Brief, ClientGoneError, Endpoint, RawHeaders, respond
 from renderd.server.logs import RequestLog
 from renderd.server.long_work import LongWork
 from renderd.wire.decode import check_content_type
@@ -23,6 +24,7 @@ from renderd.wire.errors import ApiError, internal_error
 
 logger = logging.getLogger("renderd.server")
 
+_TRACE = (b"traceparent", b"tracestate")
 _EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 _BRIEF_TOKENS = 256
 """Of an answer that is derendered on the event loop: less than a few milliseconds."""
@@ -57,17 +59,23 @@ class GatewayEndpoint(Endpoint):
         try:
             await self._exchange(dict(scope["headers"]), receive, send)
         except ApiError as error:
-            retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
-            await respond(send, error.status, self._face.failure(error), retry)
+            await self._refuse(error, send)
+        except asyncio.CancelledError:
+            await self._refuse(self._admission.cancelled(), send)
         except ClientGoneError:
             return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
             await respond(send, 500, self._face.failure(internal_error()))
 
+    async def _refuse(self, error: ApiError, send: Send) -> None:
+        retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
+        await respond(send, error.status, self._face.failure(error), retry)
+
     async def _exchange(self, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         """Raises ApiError before the answer begins, ClientGoneError when the client went away."""
         self._admission.enter()
+        _continue_trace(headers)
         held = [0]
         try:
             check_content_type(_text(headers.get(b"content-type")))
@@ -95,17 +103,40 @@ class GatewayEndpoint(Endpoint):
             body = await self._long_work.do(self._finishing, packed(Finished(prepared, answered)), None)
         if self._log is not None:
             self._log.answered(body)
-        await respond(send, 200, body)
+        try:
+            await respond(send, 200, body)
+        except asyncio.CancelledError:
+            if self._admission.cutting:  # the client does not take it
+                raise ClientGoneError from None
+            raise
 
     async def _stream(self, prepared: Prepared, send: Send) -> None:
-        async with aclosing(events(self._face, self._route, prepared)) as pieces:
-            first = await anext(pieces)
+        writer = self._face.writer(prepared)
+        async with aclosing(events(writer, self._route, prepared)) as pieces:
+            piece = await anext(pieces)
             head: RawHeaders = [_EVENT_STREAM]
             await send({"type": "http.response.start", "status": 200, "headers": head})
-            await send({"type": "http.response.body", "body": first, "more_body": True})
-            async for piece in pieces:
+            try:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+                piece = b""
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    piece = b""
+            except asyncio.CancelledError:
+                error = self._admission.cancelled()
+                piece += writer.failure(error)
+                with suppress(asyncio.CancelledError):  # a client that takes nothing learns nothing
+                    await send({"type": "http.response.body", "body": piece, BROKEN_OFF: error.status})
+                return
         await send({"type": "http.response.body", "body": b""})
+
+
+def _continue_trace(headers: dict[bytes, bytes]) -> None:
+    """Engines learn of the trace that the client began, where the server adds no span of its own."""
+    record = telemetry.current()
+    if record is not None and not record.trace:
+        given = {name.decode(): _text(headers[name]) or "" for name in _TRACE if name in headers}
+        record.trace = {name: text for name, text in given.items() if text.isascii() and text.isprintable()}
 
 
 class _Attended:

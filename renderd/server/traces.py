@@ -1,8 +1,8 @@
 """OpenTelemetry traces: a server span a request, a child span a stage. Nothing a request says is in them.
 
-The spans are written when the request is answered, from its record, so the work itself knows nothing of them.
-Needs the extra `otel`. Attributes bear the names of OpenTelemetry's semantic conventions for HTTP and for
-generative AI.
+The stages' spans are written when the request is answered, from its record, so the work itself knows nothing
+of them. Engines get the server span as their parent. Needs the extra `otel`. Attributes bear the names of
+OpenTelemetry's semantic conventions for HTTP and for generative AI.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from renderd.telemetry import Record
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Tracer, TracerProvider
+    from opentelemetry.trace import Span
 
 _PATH = "/v1/traces"
 _OPERATIONS = {
@@ -63,49 +64,57 @@ class Traces:
         self._provider: TracerProvider | None = None
         self._tracer: Tracer | None = None
 
-    def report(
-        self,
-        scope: Scope,
-        headers: Mapping[bytes, bytes],
-        route: str,
-        status: int,
-        began: float,
-        record: Record,
-    ) -> None:
-        """A request was answered. `route`: its path as routes spell it, if it has one; `began`: by
+    def begin(
+        self, scope: Scope, headers: Mapping[bytes, bytes], route: str, began: float, record: Record
+    ) -> Span:
+        """The server span of a request. `route`: its path as routes spell it, if it has one; `began`: by
         `telemetry.clock`."""
-        from opentelemetry.trace import SpanKind, Status, StatusCode
+        from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        tracer = self._tracer or self._start()
-        ended, zero = perf_counter(), time.time() - perf_counter()
+        tracer, propagator = self._tracer or self._start(), TraceContextTextMapPropagator()
         carrier = {
             name: headers[name.encode()].decode("latin-1")
             for name in ("traceparent", "tracestate")
             if name.encode() in headers
         }
-        span = tracer.start_span(
+        span: Span = tracer.start_span(
             f"{scope['method']} {route}" if route.startswith("/") else scope["method"],
-            context=TraceContextTextMapPropagator().extract(carrier),
+            context=propagator.extract(carrier),
             kind=SpanKind.SERVER,
-            attributes=self._attributes(scope, route, status, record),
-            start_time=_nanoseconds(zero + began),
+            start_time=_nanoseconds(_zero() + began),
         )
-        if span.is_recording():
-            from opentelemetry.trace import set_span_in_context
+        trace: dict[str, str] = {}
+        propagator.inject(trace, set_span_in_context(span))
+        record.trace = trace
+        return span
 
+    def end(self, span: Span, scope: Scope, route: str, status: int, record: Record) -> None:
+        """The request was answered."""
+        from opentelemetry.trace import Status, StatusCode, set_span_in_context
+
+        tracer = self._tracer
+        assert tracer is not None
+        zero = _zero()
+        if span.is_recording():
+            span.set_attributes(self._attributes(scope, route, status, record))
             if status >= 500:
                 span.set_status(Status(StatusCode.ERROR))
             inside = set_span_in_context(span)
-            for stage, (first, last, seconds) in record.stages.items():
+            stages: list[tuple[str, float, float, dict[str, Any]]] = [
+                (stage, first, last, {"renderd.stage.seconds": seconds})
+                for stage, (first, last, seconds) in record.stages.items()
+            ]
+            stages += [
+                (f"engine.{stage}", first, last, {"renderd.engine": engine})
+                for stage, engine, first, last in record.visits
+            ]
+            for stage, first, last, attributes in stages:
                 child = tracer.start_span(
-                    stage,
-                    context=inside,
-                    attributes={"renderd.stage.seconds": seconds},
-                    start_time=_nanoseconds(zero + first),
+                    stage, context=inside, attributes=attributes, start_time=_nanoseconds(zero + first)
                 )
                 child.end(_nanoseconds(zero + last))
-        span.end(_nanoseconds(zero + ended))
+        span.end(_nanoseconds(zero + perf_counter()))
 
     def stop(self) -> None:
         """Send what is left, if the collector takes it soon."""
@@ -148,7 +157,7 @@ class Traces:
         if status >= 500:
             attributes["error.type"] = str(status)
         for beginning, operation in _OPERATIONS.items():
-            if route.startswith(beginning):
+            if f"{route}/".startswith(beginning):
                 attributes |= {"gen_ai.operation.name": operation, "gen_ai.request.model": self._model}
         if record.tokens_rendered:
             attributes["gen_ai.usage.input_tokens"] = record.tokens_rendered
@@ -164,6 +173,11 @@ class Traces:
 def traces_of(config: ServerConfig, model: str) -> Traces | None:
     """What `--otlp-traces-endpoint` asks for. Raises StartupError."""
     return Traces(config.otlp_traces_endpoint, model) if config.otlp_traces_endpoint else None
+
+
+def _zero() -> float:
+    """Unix time when `telemetry.clock` said 0."""
+    return time.time() - perf_counter()
 
 
 def _nanoseconds(seconds: float) -> int:

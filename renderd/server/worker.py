@@ -42,6 +42,8 @@ QUIET_SECONDS = 1.0
 _LAST_SECONDS, _LAST_QUIET_SECONDS = 1.0, 0.2
 """When no more connections are accepted: what those that were get to end, and how long nobody asks meanwhile
 before the process ends all the same."""
+_TELL_SECONDS = 0.3
+"""What it may take to tell clients that their requests were cut."""
 _REFRESH_SECONDS = 2.0
 _CLIENT_SECONDS = 60.0
 """--max-client-seconds, for servers of no API."""
@@ -218,6 +220,13 @@ class Worker(Server):
         asyncio.get_running_loop().call_later(_LAST_SECONDS, self._cut)
 
     def _cut(self) -> None:
+        """End the requests that are still not answered. Their clients are told, where they listen."""
+        count = self._admission.cut()
+        if count:
+            logger.warning("requests that --drain-seconds cut: %d", count)
+        asyncio.get_running_loop().call_later(_TELL_SECONDS if count else 0.0, self._close)
+
+    def _close(self) -> None:
         """Close what is still open: to a request, its client is gone then."""
         self.should_exit = self.force_exit = True
         for connection in list(self.server_state.connections):

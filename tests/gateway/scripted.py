@@ -60,14 +60,21 @@ def scripted(count: int = 1, has_kv: bool = False) -> Iterator[list[Scripted]]:
 @contextmanager
 def serving(engine: ScriptedEngine) -> Iterator[Scripted]:
     """An engine that answers."""
-    server = uvicorn.Server(uvicorn.Config(create_app(engine), port=0, log_level="critical"))
+    with serving_app(create_app(engine)) as url:
+        yield Scripted(engine, url)
+
+
+@contextmanager
+def serving_app(app: Any) -> Iterator[str]:
+    """The URL of an ASGI application."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.01)
     host, port = server.servers[0].sockets[0].getsockname()
     try:
-        yield Scripted(engine, f"http://{host}:{port}")
+        yield f"http://{host}:{port}"
     finally:
         server.should_exit = server.force_exit = True
         thread.join()

@@ -129,7 +129,7 @@ def streamed(server: str, path: str, request: Json, route: FakeRoute) -> list[by
     prepared = unpacked(packed(api.prepare(msgspec.json.encode(request), None)))
 
     async def pieces() -> list[bytes]:
-        return [piece async for piece in events(api, route, prepared)]
+        return [piece async for piece in events(api.writer(prepared), route, prepared)]
 
     return asyncio.run(pieces())
 

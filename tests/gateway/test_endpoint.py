@@ -11,12 +11,14 @@ import pytest
 
 from renderd.server.admission import Admission
 from renderd.server.config import ServerConfig
+from renderd.server.endpoint import BROKEN_OFF
 from renderd.server.gateway_endpoint import GatewayEndpoint
 from renderd.server.long_work import LongWork
 from renderd.wire.generate import GenerateChunk, GenerateChunkChoice, GenerateResponse
 from tests.gateway.support import FakeRoute, gateway
 
 CHAT = "/v1/chat/completions"
+MODEL = gateway("qwen3-plain").desk.setup.model.served_names[0]
 BODY = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
 EVENTS = [
     GenerateChunk(request_id="x", choices=[GenerateChunkChoice(0, token_ids=[9707])]) for _ in range(50)
@@ -65,11 +67,11 @@ class Stalled(FakeRoute):
             raise
 
 
-def endpoint(route: FakeRoute) -> tuple[GatewayEndpoint, Admission]:
+def endpoint(route: FakeRoute, path: str = CHAT) -> tuple[GatewayEndpoint, Admission]:
     made, config = gateway("qwen3-plain"), ServerConfig()
     admission = Admission(config)
     work = LongWork(config, made.handlers())
-    return GatewayEndpoint(CHAT, made, route, lambda body: True, work, admission, 10**6), admission
+    return GatewayEndpoint(path, made, route, lambda body: True, work, admission, 10**6), admission
 
 
 def scope(**headers: str) -> Any:
@@ -150,6 +152,51 @@ def test_a_server_that_ends_ends_its_requests() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert route.cancelled
+        assert admission.in_flight == 0
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_cut_ends_with_an_error() -> None:
+    async def run(path: str, body: dict[str, Any]) -> bytes:
+        route = FakeRoute([EVENTS])
+        api, admission = endpoint(route, path)
+        client = Client(json.dumps(body).encode(), full=5)
+        task = asyncio.create_task(api(scope(), client.receive, client.send))
+        await until(lambda: len(client.sent) == 5)
+        assert admission.cut() == 1
+        client.reading.set()
+        await task
+        assert route.generations[0].closed_after is not None
+        assert client.sent[-1][BROKEN_OFF] == 503
+        assert not client.sent[-1].get("more_body")
+        assert admission.in_flight == 0
+        assert admission.cut() == 0
+        return client.body
+
+    said = asyncio.run(run(CHAT, BODY))
+    assert said.endswith(b"data: [DONE]\n\n")
+    assert json.loads(said.split(b"data: ")[-2])["error"]["code"] == 503
+    said = asyncio.run(run("/v1/messages", BODY | {"max_tokens": 100, "model": MODEL}))
+    assert json.loads(said.split(b"data: ")[-1])["error"]["type"] == "overloaded_error"
+    assert b"message_stop" not in said
+
+
+def test_an_answer_that_is_cut_before_it_begins_is_a_503() -> None:
+    async def run() -> None:
+        route = Stalled()
+        api, admission = endpoint(route)
+        client = Client(json.dumps(BODY | {"stream": False}).encode())
+        task = asyncio.create_task(api(scope(), client.receive, client.send))
+        await asyncio.sleep(0.02)
+        assert admission.cut() == 1
+        await task
+        assert route.cancelled
+        assert client.sent[0]["status"] == 503
+        assert (b"retry-after", b"1") in client.sent[0]["headers"]
+        late = Client(json.dumps(BODY).encode())
+        await api(scope(), late.receive, late.send)
+        assert late.sent[0]["status"] == 503
         assert admission.in_flight == 0
 
     asyncio.run(run())

@@ -156,7 +156,7 @@ def test_a_reader_that_stops_reading_ends_the_generation() -> None:
     prepared = api.prepare(msgspec.json.encode({**REQUEST, "stream": True}), None)
 
     async def read_one() -> None:
-        pieces = events(api, route, prepared)
+        pieces = events(api.writer(prepared), route, prepared)
         await anext(pieces)
         await pieces.aclose()
 

@@ -48,7 +48,7 @@ async def asked(case: Case, recording: Recording, route: Route) -> tuple[Json, l
     }
     got = await responses(gateway(case.server).desk, route, prepared[False])
     batch: Json = msgspec.json.decode(api.finish(prepared[False], got))
-    pieces = [piece async for piece in events(api, route, prepared[True])]
+    pieces = [piece async for piece in events(api.writer(prepared[True]), route, prepared[True])]
     return batch, named_events(b"".join(pieces).decode())
 
 

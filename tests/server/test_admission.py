@@ -104,6 +104,21 @@ def test_more_requests_than_may_be_are_refused() -> None:
     asyncio.run(run())
 
 
+def test_what_is_cut_is_a_503() -> None:
+    worker = Worker(sleeping)
+    worker.start()
+
+    async def run() -> None:
+        under_way = asyncio.create_task(worker.post(b"0.5"))
+        await asyncio.sleep(0.05)
+        assert worker.admission.cut() == 1
+        assert status_of(await under_way) == 503
+        assert status_of(await worker.post(b"0")) == 503
+        assert worker.admission.in_flight == 0
+
+    asyncio.run(run())
+
+
 def test_bodies_that_take_too_much_memory_are_refused() -> None:
     worker = Worker(lambda body: body, max_pending_bytes=100)
 

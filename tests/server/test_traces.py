@@ -17,6 +17,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.gateway.scripted import scripted
 from tests.server.running import Running, refused, running
 
 SECRET = "xyzzy-plugh"
@@ -156,6 +157,27 @@ def test_a_derender(server: Running, collector: Collector) -> None:
     assert said["gen_ai.operation.name"] == "text_completion"
     assert said["gen_ai.usage.output_tokens"] == 2 and said["renderd.state_bytes"] > 0
     assert "gen_ai.usage.input_tokens" not in said
+
+
+def test_a_gateway() -> None:
+    with (
+        collecting() as collector,
+        scripted() as engines,
+        running("--engine-url", engines[0].url, "--otlp-traces-endpoint", collector.url, env=SOON) as server,
+    ):
+        for stream in (False, True):
+            assert server.post("/v1/chat/completions", CHAT | {"stream": stream}).status_code == 200
+            spans, _ = collector.spans()
+            parent = next(span for span in spans if span.kind == Span.SPAN_KIND_SERVER)
+            assert attributes(parent)["gen_ai.operation.name"] == "chat"
+            assert attributes(parent)["gen_ai.request.model"] == "demo"
+            stages = [span for span in spans if span.name.startswith("engine.")]
+            names = ["queue", "first_token", "decode"] if stream else ["queue", "decode"]
+            assert [span.name for span in stages] == [f"engine.{name}" for name in names]
+            for span in stages:
+                assert span.parent_span_id == parent.span_id
+                assert attributes(span) == {"renderd.engine": engines[0].url.removeprefix("http://")}
+                assert parent.start_time_unix_nano <= span.start_time_unix_nano + 10**6
 
 
 def test_the_last_spans_are_sent_at_the_end() -> None:
