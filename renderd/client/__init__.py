@@ -25,6 +25,11 @@
 write, as dictionaries. It needs httpx: `pip install 'renderd[client]'`.
 """
 
+try:
+    import httpx  # noqa: F401 - said here what is missing
+except ImportError:
+    raise ImportError("renderd.client needs httpx: pip install 'renderd[client]'") from None
+
 from renderd.client.calls import (
     CHAT,
     COMPLETION,

@@ -22,7 +22,7 @@ from renderd.gateway.prepared import (
 from renderd.render.chat import render_chat
 from renderd.wire.chat import ChatCompletionRequest, decode_chat_request
 from renderd.wire.decode import parse_object
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateChunk, GenerateResponse, GenerateUsage
 
 
@@ -39,6 +39,8 @@ class ChatFace:
         raw = parse_object(body)
         request = decode_chat_request(raw)
         telemetry.spent("decode", began)
+        if request.use_beam_search:
+            raise bad_request("Beam search is not supported by the gateway")
         generate = render_chat(desk.server, request, request_id)
         verdict = desk.setup.prompt_verdict(request, generate.token_ids)
         usage, continuous = usage_options(request.stream, request.stream_options)

@@ -45,6 +45,8 @@ class CompletionFace:
         raw = parse_object(body)
         request = decode_completion_request(raw)
         telemetry.spent("decode", began)
+        if request.use_beam_search:
+            raise bad_request("Beam search is not supported by the gateway")
         context = desk.setup.completion_context(request)
         echoes = desk.setup.echoes(request) or [""] * len(request.prompts)
         generates = render_completion(desk.server.model, request, request_id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -218,3 +220,11 @@ def test_errors(render: str, engines: list[Scripted]) -> None:
         engines[0].fail("drop", after=2)
         with pytest.raises(httpx.RemoteProtocolError):
             list(client.stream_chat(chat()))
+
+
+def test_without_httpx() -> None:
+    program = "import sys; sys.modules['httpx'] = None; import renderd.client"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stderr.splitlines()[-1] == (
+        "ImportError: renderd.client needs httpx: pip install 'renderd[client]'"
+    )

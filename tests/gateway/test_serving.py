@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
 
 from renderd.conformance.cases import sse_events
+from renderd.engine.app import ScriptedEngine, create_app
 from tests.gateway.deployment import Deployment, deployed
+from tests.gateway.scripted import model, serving_app
 from tests.server.running import running
 
 CHAT = "/v1/chat/completions"
@@ -167,6 +174,62 @@ def test_they_are_documented(deployment: Deployment) -> None:
     operation = paths[CHAT]["post"]
     assert set(operation["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
     assert "503" in operation["responses"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+def test_beam_search_is_refused(deployment: Deployment, path: str) -> None:
+    body = chat(prompt="a", use_beam_search=True)
+    answer = deployment.gateway.post(path, body, **KEY)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "Beam search is not supported by the gateway"
+
+
+def test_what_the_drain_cuts_is_said() -> None:
+    body = chat("and so on " * 200, stream=True, xargs={"force_delay": 0.1})
+    with (
+        deployed("--drain-seconds", "0.5") as made,
+        httpx2.Client(trust_env=False, timeout=30) as client,
+        client.stream("POST", made.gateway.url + CHAT, json=body) as answer,
+    ):
+        pieces = answer.iter_bytes()
+        said = next(pieces)
+        made.gateway.process.send_signal(signal.SIGTERM)
+        said += b"".join(pieces)
+        assert sse_events(said.decode())[-1]["error"]["code"] == 503
+        assert said.endswith(b"data: [DONE]\n\n")
+        assert made.gateway.process.wait(timeout=30) == 0
+        quiet(made)
+    log = "".join(made.gateway.log)
+    assert log.count("requests that --drain-seconds cut: 1") == 1
+    assert re.search(rf'"POST {CHAT} HTTP/1.1" 503 ', log)
+
+
+def test_an_engine_that_wants_a_key() -> None:
+    """The key is in no line of the log, and what an engine refuses without it is no fault of the client."""
+    for env, status in (({"RENDERD_ENGINE_API_KEY": "sesame"}, 200), ({}, 502)):
+        with closed_engine("sesame") as url, running("--engine-url", url, env=env) as server:
+            answer = server.post(CHAT, {"messages": [{"role": "user", "content": "hi"}]})
+            assert answer.status_code == status, answer.text
+        log = "".join(server.log)
+        assert "sesame" not in log
+        assert ("It answered 401" in log) is (status == 502)
+        assert log.count("server process") == 1
+
+
+@contextmanager
+def closed_engine(key: str) -> Iterator[str]:
+    """An engine that wants a key."""
+    app = create_app(ScriptedEngine(model()))
+
+    @app.middleware("http")
+    async def guard(request: Request, go_on: Any) -> Response:
+        if "/inference" in request.url.path and request.headers.get("authorization") != f"Bearer {key}":
+            return JSONResponse({"error": "Unauthorized"}, 401)
+        answer: Response = await go_on(request)
+        return answer
+
+    with serving_app(app) as url:
+        yield url
 
 
 def test_without_engines_there_is_nothing_of_it() -> None:

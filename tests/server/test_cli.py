@@ -31,6 +31,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"renderd {renderd.__version__}\n"
 
 
+@pytest.mark.parametrize("argv", [["parsers"], ["parsers", "--help"], ["--help"]])
+def test_a_reader_that_stops_reading(argv: list[str]) -> None:
+    command = [sys.executable, "-m", "renderd", *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() in (141, 0)  # argparse takes no notice of it, where output is not buffered
+
+
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nope"]) == 2
     assert capsys.readouterr().err.startswith("renderd: error: unknown command 'nope'; choose from serve,")
