@@ -43,8 +43,9 @@ SERVERS = (
     "qwen3-plain",
     "messages-qwen3",
 )
-UNSTEADY = ("messages-qwen3/out-broken-arguments",)
-"""Cases whose stream vLLM ends with a brace more or less, as its events happen to fall."""
+UNSTEADY = ("messages-qwen3/out-broken-arguments", "deepseek-r1/cut-after-call")
+"""Cases whose stream vLLM ends with a brace more or less, or begins a call with a blank or none, as its
+events happen to fall."""
 MODEL_FLAGS = ("--served-model-name", "--max-model-len")
 
 
