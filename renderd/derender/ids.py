@@ -44,11 +44,6 @@ class CallIds:
         return nine_characters(key) if self._nine else f"{self._prefix}{low_half(key)}"
 
 
-def hashed_id(key: bytes) -> str:
-    """`chatcmpl-tool-` and what `low_half` gives."""
-    return f"chatcmpl-tool-{low_half(key)}"
-
-
 def low_half(key: bytes) -> str:
     """16 hexadecimal digits that look like the low half of a random UUID."""
     digits = hashlib.blake2b(key, digest_size=8).hexdigest()

@@ -131,6 +131,11 @@ class LiveChoice:
         return before
 
 
+def is_cut(choices: Sequence[LiveChoice]) -> bool:
+    """Whether all choices have ended though the engine goes on with one: it should be told."""
+    return all(choice.ended for choice in choices) and not all(choice.finished for choice in choices)
+
+
 class Live:
     """The choices of one answer, by index.
 
@@ -160,10 +165,8 @@ class Live:
 
     @property
     def cut(self) -> bool:
-        """Whether all choices have ended though the engine goes on with one: it should be told."""
-        return all(choice.ended for choice in self.choices) and not all(
-            choice.finished for choice in self.choices
-        )
+        """See `is_cut`."""
+        return is_cut(self.choices)
 
     @property
     def tokens(self) -> int:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from renderd import telemetry
 from renderd.derender import checks
 from renderd.gateway.chunks import Chunks
-from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
+from renderd.gateway.desk import DONE, Desk, answer_json, error_event, named_tokens
 from renderd.gateway.prepared import (
     Prepared,
     known_ids,
@@ -95,10 +95,7 @@ class ChatFace:
             choice.routed_experts = generated.routed_experts
             if prepared.weight_versions:
                 choice.weight_versions = generated.weight_versions
-        began = telemetry.clock()
-        body = encoded(answer)
-        telemetry.spent("encode", began)
-        return body
+        return answer_json(answer)
 
     def writer(self, prepared: Prepared) -> ChatWriter:
         """Writes the chunks."""

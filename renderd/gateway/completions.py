@@ -7,8 +7,9 @@ from typing import Any
 
 from renderd import telemetry
 from renderd.derender import checks
+from renderd.derender.live import is_cut
 from renderd.gateway.chunks import Chunks
-from renderd.gateway.desk import DONE, Desk, encoded, error_event, named_tokens
+from renderd.gateway.desk import DONE, Desk, answer_json, error_event, named_tokens
 from renderd.gateway.prepared import (
     Prepared,
     known_ids,
@@ -108,10 +109,7 @@ class CompletionFace:
                     choice.text = echo
                 if prepared.weight_versions:
                     choice.weight_versions = generated.weight_versions
-        began = telemetry.clock()
-        body = encoded(answer)
-        telemetry.spent("encode", began)
-        return body
+        return answer_json(answer)
 
     def writer(self, prepared: Prepared) -> CompletionWriter:
         """Writes the chunks."""
@@ -164,8 +162,7 @@ class CompletionWriter:
 
     @property
     def cut(self) -> bool:
-        choices = self._choices
-        return all(choice.ended for choice in choices) and not all(choice.finished for choice in choices)
+        return is_cut(self._choices)
 
     def begin(self) -> bytes:
         return b""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from renderd import telemetry
 from renderd.derender.batch import BatchDerenderer
 from renderd.derender.live import Live
 from renderd.derender.setup import Setup
@@ -53,8 +54,16 @@ def error_event(error: ApiError) -> bytes:
 
 
 def encoded(answer: msgspec.Struct) -> bytes:
-    """An answer as JSON."""
+    """As JSON."""
     return _ENCODER.encode(answer)
+
+
+def answer_json(answer: msgspec.Struct) -> bytes:
+    """A whole answer as JSON; what that takes is a stage of its request."""
+    began = telemetry.clock()
+    body = encoded(answer)
+    telemetry.spent("encode", began)
+    return body
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -8,7 +8,7 @@ from typing import Any
 from renderd import telemetry
 from renderd.derender.blocks import Progress
 from renderd.derender.messages import broken_off, events_of, message_answer, start_event
-from renderd.gateway.desk import Desk, encoded
+from renderd.gateway.desk import Desk, answer_json, encoded
 from renderd.gateway.prepared import Prepared, prompt_of, session_of
 from renderd.render.chat import count_chat, render_chat
 from renderd.render.messages import MessagesReader
@@ -60,10 +60,7 @@ class MessagesFace:
         answer = message_answer(
             self._desk.batch, response, prepared.model, prepared.context, prompt.tail, prompt.count
         )
-        began = telemetry.clock()
-        body = encoded(answer)
-        telemetry.spent("encode", began)
-        return body
+        return answer_json(answer)
 
     def count(self, body: bytes, request_id: str | None) -> bytes:
         """How many tokens the prompt of a message has. Raises ApiError."""

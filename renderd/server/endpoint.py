@@ -86,7 +86,7 @@ class Endpoint:
             return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
-            answer = _Answer(500, self._failure(internal_error()))
+            answer = self._refusal(internal_error())
         if self._log is not None:
             self._log.answered(answer.body)
         await respond(send, answer.status, answer.body, answer.headers)
@@ -100,11 +100,11 @@ class Endpoint:
         self._admission.enter()
         held = [0]
         try:
-            check_content_type(_text(headers.get(b"content-type")))
+            check_content_type(text_of(headers.get(b"content-type")))
             body = await self._body(headers, receive, held)
             if self._log is not None:
                 self._log.received(body)
-            return _Answer(200, await self._handle(body, _text(headers.get(b"x-request-id"))))
+            return _Answer(200, await self._handle(body, text_of(headers.get(b"x-request-id"))))
         finally:
             self._admission.leave(held[0])
 
@@ -151,5 +151,6 @@ async def respond(send: Send, status: int, body: bytes, headers: RawHeaders = ()
     await send({"type": "http.response.body", "body": body})
 
 
-def _text(value: bytes | None) -> str | None:
+def text_of(value: bytes | None) -> str | None:
+    """The value of a header as text."""
     return None if value is None else value.decode("latin-1")

@@ -16,7 +16,7 @@ from renderd.gateway.gateway import Gateway
 from renderd.gateway.prepared import Finished, Prepared, packed, unpacked
 from renderd.gateway.route import Route
 from renderd.server.admission import Admission
-from renderd.server.endpoint import BROKEN_OFF, Brief, ClientGoneError, Endpoint, RawHeaders, respond
+from renderd.server.endpoint import BROKEN_OFF, Brief, ClientGoneError, Endpoint, RawHeaders, respond, text_of
 from renderd.server.logs import RequestLog
 from renderd.server.long_work import LongWork
 from renderd.wire.decode import check_content_type
@@ -49,9 +49,18 @@ class GatewayEndpoint(Endpoint):
         log: RequestLog | None = None,
     ) -> None:
         handler = gateway.handlers()[gateway.preparing(path)]
-        super().__init__(gateway.preparing(path), handler, brief, long_work, admission, max_body_bytes, log)
-        self._finishing = gateway.finishing(path)
         self._face = gateway.faces[path]
+        super().__init__(
+            gateway.preparing(path),
+            handler,
+            brief,
+            long_work,
+            admission,
+            max_body_bytes,
+            log,
+            self._face.failure,
+        )
+        self._finishing = gateway.finishing(path)
         self._desk = gateway.desk
         self._route = route
 
@@ -59,18 +68,14 @@ class GatewayEndpoint(Endpoint):
         try:
             await self._exchange(dict(scope["headers"]), receive, send)
         except ApiError as error:
-            await self._refuse(error, send)
+            await respond(send, *self._refusal(error))
         except asyncio.CancelledError:
-            await self._refuse(self._admission.cancelled(), send)
+            await respond(send, *self._refusal(self._admission.cancelled()))
         except ClientGoneError:
             return
         except Exception:
             logger.exception("%s failed: a defect of renderd", scope["path"])
-            await respond(send, 500, self._face.failure(internal_error()))
-
-    async def _refuse(self, error: ApiError, send: Send) -> None:
-        retry = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after is not None else ()
-        await respond(send, error.status, self._face.failure(error), retry)
+            await respond(send, *self._refusal(internal_error()))
 
     async def _exchange(self, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         """Raises ApiError before the answer begins, ClientGoneError when the client went away."""
@@ -78,16 +83,16 @@ class GatewayEndpoint(Endpoint):
         _continue_trace(headers)
         held = [0]
         try:
-            check_content_type(_text(headers.get(b"content-type")))
+            check_content_type(text_of(headers.get(b"content-type")))
             body = await self._body(headers, receive, held)
             if self._log is not None:
                 self._log.received(body)
             async with _Attended(receive):
-                prepared = unpacked(await self._handle(body, _text(headers.get(b"x-request-id"))))
+                prepared = unpacked(await self._handle(body, text_of(headers.get(b"x-request-id"))))
                 del body
                 self._admission.held_bytes -= held[0]
                 held[0] = 0
-                prepared.session = prepared.session or _text(headers.get(b"x-session-id"))
+                prepared.session = prepared.session or text_of(headers.get(b"x-session-id"))
                 if prepared.streams:
                     await self._stream(prepared, send)
                 else:
@@ -135,7 +140,7 @@ def _continue_trace(headers: dict[bytes, bytes]) -> None:
     """Engines learn of the trace that the client began, where the server adds no span of its own."""
     record = telemetry.current()
     if record is not None and not record.trace:
-        given = {name.decode(): _text(headers[name]) or "" for name in _TRACE if name in headers}
+        given = {name.decode(): text_of(headers[name]) or "" for name in _TRACE if name in headers}
         record.trace = {name: text for name, text in given.items() if text.isascii() and text.isprintable()}
 
 
@@ -170,7 +175,3 @@ class _Attended:
                 await asyncio.sleep(0)
         self._task.uncancel()
         raise ClientGoneError from None
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")

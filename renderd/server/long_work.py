@@ -182,7 +182,8 @@ class LongWork:
         try:
             return await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and (helper := future.result()) is not None:
+            given = future.done() and not future.cancelled() and future.exception() is None
+            if given and (helper := future.result()) is not None:
                 self._release(helper)
             raise
         finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, cast
 
+from renderd.conformance.bench.replies import Replies
+
 
 class Call(NamedTuple):
     """A POST request. `head`: further lines of its head, each with its line end."""
@@ -36,8 +38,7 @@ class Connection(asyncio.Protocol):
         self._timeout = timeout
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Reply] | None = None
-        self._buffer = b""
-        self._body = self._size = 0
+        self._replies = Replies()
 
     async def ask(self, call: Call) -> Reply:
         """The answer. Raises LostError; OSError when nobody listens."""
@@ -63,27 +64,20 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._buffer, self._size = b"", 0
+        self._replies = Replies()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        if not self._size:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = self._buffer[:end].lower()
-            at = head.find(b"content-length:")
-            if at < 0:
-                self._fail(f"an answer without Content-Length: {head!r}")
-                return
-            self._body = end + 4
-            self._size = self._body + int(head[at + 15 :].split(b"\r\n", 1)[0])
-        if len(self._buffer) >= self._size:
-            whole, self._buffer, self._size = self._buffer, b"", 0
-            if b"\r\nconnection: close" in whole[: self._body].lower():
+        try:
+            reply = self._replies.feed(data)
+        except ValueError as error:
+            self._fail(str(error))
+            return
+        if reply is not None:
+            head, body = reply
+            if b"\r\nconnection: close" in head.lower():
                 self.close()
             if self._answer is not None and not self._answer.done():
-                self._answer.set_result(Reply(int(whole[9:12]), whole[self._body :]))
+                self._answer.set_result(Reply(int(head[9:12]), body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

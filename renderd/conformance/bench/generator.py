@@ -28,6 +28,7 @@ import uvloop
 
 from renderd.conformance.bench import workload
 from renderd.conformance.bench.cpu import CpuClock
+from renderd.conformance.bench.replies import Replies
 
 TIMER = 0.002
 """Seconds by which a timer of the event loop may be late."""
@@ -175,8 +176,7 @@ class Line(asyncio.Protocol):
         self._gaps = gaps
         self._latencies = latencies
         self._answer: bytes | None = None
-        self._buffer = b""
-        self._size = 0
+        self._replies = Replies()
         self._due = self._end = self._counted = 0.0
 
     def itself(self) -> Line:
@@ -221,31 +221,23 @@ class Line(asyncio.Protocol):
         self._transport.write(self._head % len(body) + body)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        if not self._size:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = self._buffer[:end].lower()
-            at = head.find(b"content-length:")
-            if at < 0:
-                self._lost("an answer without Content-Length")
-                return
-            self._body = end + 4
-            self._size = self._body + int(head[at + 15 :].split(b"\r\n", 1)[0])
-        if len(self._buffer) >= self._size:
-            self._answered(self._buffer[: self._size])
+        try:
+            reply = self._replies.feed(data)
+        except ValueError as error:
+            self._lost(str(error))
+            return
+        if reply is not None:
+            self._answered(*reply)
 
-    def _answered(self, answer: bytes) -> None:
+    def _answered(self, head: bytes, body: bytes) -> None:
         now = time.perf_counter()
         self.ended = now
-        self._buffer, self._size = b"", 0
-        if answer.startswith(b"HTTP/1.1 200"):
+        if head.startswith(b"HTTP/1.1 200"):
             self._latencies.append(now - self._counted)
-            self._answer = answer[self._body :]
+            self._answer = body
         else:
             self.failed += 1
-            self.failure = answer[:500].decode("utf-8", "replace")
+            self.failure = (head + body)[:500].decode("utf-8", "replace")
             self._answer = None
         gap = next(self._gaps)
         self._due = self._due + gap if gap else now
