@@ -16,7 +16,7 @@ from renderd.conformance.compare import (
 )
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
-from renderd.conformance.paths import ABSENT, show
+from renderd.conformance.paths import ABSENT, Path, show
 from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
 
@@ -29,12 +29,14 @@ class Finding(msgspec.Struct, frozen=True):
         aside: why it is no failure though undeclared: the server has no such route ("absent"), or the case is
             not for its tokenizer ("unfit").
         values: the recorded value and the one that came, whole, where two were compared.
+        path: where in the answer they lie; "error" before the path in an error, "header" before a name.
     """
 
     what: str
     declared: str = ""
     aside: Literal["", "absent", "unfit"] = ""
     values: tuple[Any, Any] | None = None
+    path: Path = ()
 
 
 class Server:
@@ -129,11 +131,12 @@ class Judge:
             )
             what = f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
             values = (difference.want, difference.got)
+            path = ("error", *difference.path) if where == "error" else difference.path
             if verdict.entry is not None:
-                yield Finding(what, verdict.entry.id, values=values)
+                yield Finding(what, verdict.entry.id, values=values, path=path)
             else:
                 shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
-                yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values)
+                yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values, path=path)
 
 
 def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
@@ -171,7 +174,8 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
     for name, want in recording.headers.items():
         got = answer.headers.get(name)
         if got is None or got.partition(";")[0] != want.partition(";")[0]:
-            yield Finding(f"header {name}: recorded {want!r}, got {got!r}")
+            what = f"header {name}: recorded {want!r}, got {got!r}"
+            yield Finding(what, values=(want, ABSENT if got is None else got), path=("header", name))
 
 
 ROUTES = {

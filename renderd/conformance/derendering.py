@@ -119,7 +119,8 @@ class Derendering:
         if answer.status == 200:
             for key, wanted in (("id", wanted_id), ("model", self._server.model)):
                 if got.get(key) != wanted:
-                    self._add("batch", [Finding(f"{key}: wanted {wanted!r}, got {got.get(key)!r}")])
+                    what = f"{key}: wanted {wanted!r}, got {got.get(key)!r}"
+                    self._add("batch", [Finding(what, values=(wanted, got.get(key)), path=(key,))])
             again = self._server.client.post(self._path, encoded)
             same = _CREATED.sub(b"", answer.body) == _CREATED.sub(b"", again.body)
             self._add("repeat", [] if same else [Finding("batch: the same call gave another answer")])
@@ -169,6 +170,7 @@ class Derendering:
             Finding(
                 f"{show(difference.path)}: one server {brief(difference.want)}, two {brief(difference.got)}",
                 values=(difference.want, difference.got),
+                path=difference.path,
             )
             for difference in differences(own, assembled(chunks), self._own_rules)
         ]
@@ -201,7 +203,7 @@ class Derendering:
         except StreamRefused as refused:
             self._add("coupled", self._judge.compare("stream", refused.failure, self._recorded_rules, own))
             if own is not UNKNOWN:
-                self._add("stream", [Finding(f"as the engine streamed it: {refused}")])
+                self._add("stream", [_refusal("as the engine streamed it", refused)])
             return
         made = assembly(chunks)
         self._add("coupled", self._judge.compare("stream", made.answer(), self._recorded_rules, own))
@@ -224,7 +226,7 @@ class Derendering:
             made = assembly(self._stream([*events, chunking.usage_event(generate)], call))
         except StreamRefused as refused:
             if own is not UNKNOWN:
-                self._add("stream", [Finding(f"{name}: {refused}")])
+                self._add("stream", [_refusal(name, refused)])
             return
         self._judge_stream(made, own, name)
 
@@ -237,7 +239,7 @@ class Derendering:
         for difference in differences(own, got, self._own_rules):
             what = f"{show(difference.path)}: batch {brief(difference.want)}, stream {brief(difference.got)}"
             values = (difference.want, difference.got)
-            self._add("stream", [Finding(f"{name}: {what}", values=values)])
+            self._add("stream", [Finding(f"{name}: {what}", values=values, path=difference.path)])
 
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.
@@ -264,12 +266,13 @@ class Derendering:
             try:
                 continued = [*theirs[: last + 1], *self._stream(events[last + 1 :], self._call, states)]
             except StreamRefused as refused:
-                self._add("hop", [Finding(f"after event {last}: {refused}")])
+                self._add("hop", [_refusal(f"after event {last}", refused)])
                 continue
             for difference in differences(want, assembled(continued), self._hop_rules):
                 values = f"recorded {brief(difference.want)}, got {brief(difference.got)}"
                 what = f"after event {last}: {show(difference.path)}: {values}"
-                self._add("hop", [Finding(what, values=(difference.want, difference.got))])
+                compared = (difference.want, difference.got)
+                self._add("hop", [Finding(what, values=compared, path=difference.path)])
 
     def _stream(
         self,
@@ -326,6 +329,10 @@ class Derendering:
         if answer.status != 200:
             raise StreamRefused(answer)
         return _decode_answer(answer.body)
+
+
+def _refusal(name: str, refused: StreamRefused) -> Finding:
+    return Finding(f"{name}: {refused}", values=(200, refused.answer.status), path=("error", "status"))
 
 
 def _index(event: Json) -> int:
