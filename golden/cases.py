@@ -61,20 +61,20 @@ def load_cases(server: str) -> list[Json]:
     return cases
 
 
-def recordings_path(server: str) -> Path:
-    """Where the answers to a configuration's cases are kept."""
-    return GOLDEN / "recorded" / f"vllm-{VERSION}" / f"{server}.jsonl"
+def recordings_path(server: str, version: str = VERSION) -> Path:
+    """Where the answers of a vLLM to a configuration's cases are kept."""
+    return GOLDEN / "recorded" / f"vllm-{version}" / f"{server}.jsonl"
 
 
-def load_recordings(server: str) -> dict[str, Json]:
+def load_recordings(server: str, version: str = VERSION) -> dict[str, Json]:
     """What vLLM answered, by case id. Empty when nothing was recorded yet."""
-    path = recordings_path(server)
+    path = recordings_path(server, version)
     return {line["id"]: line for line in _lines(path)} if path.exists() else {}
 
 
-def save_recordings(server: str, recordings: Iterable[Json]) -> None:
+def save_recordings(server: str, recordings: Iterable[Json], version: str = VERSION) -> None:
     """Replaces a configuration's recordings."""
-    path = recordings_path(server)
+    path = recordings_path(server, version)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in recordings]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -8,6 +8,8 @@ version before it. So the oracle is that build's kernels under this version's Py
     venv/    the CPU build with all its dependencies, pinned by golden/oracle-constraints.txt
     site/    this version's Python code with those kernels, first on PYTHONPATH
     bin/     this version's program in Rust
+
+The version before it is there as it is: the same venv without site/.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from golden.processes import REPOSITORY, relative, server
 
 VERSION = "0.33.0"
 CPU_BUILD = "0.32.0"
+VERSIONS = (VERSION, CPU_BUILD)
+"""What can be asked."""
+
 RUST = "bin/vllm-rs"
 """Where in the oracle's folder vLLM's program in Rust is."""
 
@@ -41,9 +46,10 @@ _UNUSED = ("torchvision", "torchaudio", "torchcodec")
 
 @dataclass(frozen=True)
 class Oracle:
-    """A built oracle in its folder."""
+    """A built oracle in its folder, and which of the versions there is asked."""
 
     path: Path
+    version: str = VERSION
 
     @contextlib.contextmanager
     def serve(
@@ -79,11 +85,12 @@ class Oracle:
         self, model: Path, arguments: Sequence[str], log: Path, settings: Mapping[str, str]
     ) -> contextlib.AbstractContextManager[str]:
         command = [str(self.path / "venv/bin/python"), "-m", "vllm.entrypoints.cli.main", *arguments]
+        code = [str(self.path / "site")] if self.version == VERSION else []
         environment = {
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_CPU_KVCACHE_SPACE": "1",
-            "PYTHONPATH": os.pathsep.join([str(self.path / "site"), str(REPOSITORY)]),
+            "PYTHONPATH": os.pathsep.join([*code, str(REPOSITORY)]),
             "TIKTOKEN_ENCODINGS_BASE": str(model),  # the harmony library would fetch its vocabulary else
             **settings,
         }
@@ -102,14 +109,17 @@ def oracle_dir() -> Path:
     return Path(os.environ.get("RENDERD_ORACLE") or REPOSITORY / ".cache" / "oracle")
 
 
-def build() -> Oracle:
-    """The oracle, built when it is not there yet. Raises CalledProcessError when a step fails."""
+def build(version: str = VERSION) -> Oracle:
+    """The oracle, built when it is not there yet, to be asked as one of VERSIONS.
+
+    Raises CalledProcessError when a step fails.
+    """
     path = oracle_dir()
     if not (path / "site" / "vllm" / "__init__.py").is_file():
         path.mkdir(parents=True, exist_ok=True)
         _build_environment(path / "venv")
         _build_site(path)
-    return Oracle(path)
+    return Oracle(path, version)
 
 
 def _build_environment(venv: Path) -> None:

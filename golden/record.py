@@ -1,6 +1,6 @@
 """Asks a real vLLM every golden case and stores what it answered, unchanged.
 
-    python -m golden.record [--server NAME ...] [--case ID ...] [--stale]
+    python -m golden.record [--version VERSION] [--server NAME ...] [--case ID ...] [--stale]
 
 Per server configuration it starts a coupled `vllm serve`, which also has the routes of a tokens-only engine;
 then a `vllm launch render`. For a configuration of kind "engine" it starts `vllm serve --tokens-only` alone,
@@ -92,7 +92,7 @@ class Client:
     """One vLLM process."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=120)
+        self._http = httpx.Client(base_url=url, timeout=300)
 
     def post(self, path: str, body: Json) -> tuple[int, Any]:
         try:
@@ -321,24 +321,33 @@ def eos_token_id(model: Path, tokenizer: Tokenizer) -> int:
     return int(token_id)
 
 
-def main() -> None:
+def main() -> int:
+    """Exit status 1 when a configuration could not be asked."""
     parser = argparse.ArgumentParser(prog="python -m golden.record", description="Record the golden cases.")
+    parser.add_argument("--version", choices=oracle.VERSIONS, default=oracle.VERSION, help="of the vLLM")
     parser.add_argument("--server", action="append", metavar="NAME", help="default: every configuration")
     parser.add_argument("--case", action="append", metavar="ID", help="default: every case")
     parser.add_argument("--stale", action="store_true", help="only cases with no recording or another digest")
     arguments = parser.parse_args()
-    servers = load_servers()
-    reference = oracle.build()
+    servers, version = load_servers(), arguments.version
+    reference = oracle.build(version)
+    failed = False
     for name in arguments.server or servers:
-        cases, recordings = load_cases(name), load_recordings(name)
+        cases, recordings = load_cases(name), load_recordings(name, version)
         wanted = [case for case in cases if not arguments.case or case["id"] in arguments.case]
         if arguments.stale:
             wanted = [c for c in wanted if recordings.get(c["id"], {}).get("digest") != case_digest(c)]
         if wanted:
-            recordings |= {line["id"]: line for line in record(servers[name], wanted, reference)}
-            save_recordings(name, [recordings[c["id"]] for c in cases if c["id"] in recordings])
+            try:
+                recordings |= {line["id"]: line for line in record(servers[name], wanted, reference)}
+            except RuntimeError as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                failed = True
+                continue
+            save_recordings(name, [recordings[c["id"]] for c in cases if c["id"] in recordings], version)
             print(f"{name}: {len(wanted)} cases asked", flush=True)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
