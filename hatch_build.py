@@ -1,4 +1,4 @@
-"""Puts the golden cases into the wheel, as one file that `renderd conformance` reads: of 50 MB it makes 3.
+"""Puts the golden cases into the wheel, as one file that `renderd conformance` reads: of 100 MB it makes 3.
 
 An editable install reads golden/ itself, and a build without that folder, the image's, carries none.
 """
@@ -12,18 +12,21 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PARTS = ("servers.toml", "divergences.toml", "divergences", "cases", "recorded", "templates", "schema")
+PARTS = (
+    *("servers.toml", "divergences.toml", "divergences", "defaults.json"),
+    *("cases", "recorded", "templates", "schema"),
+)
 """What of golden/ a replay reads; the rest is for whoever starts the server or reads the cases."""
 
 
 def pack(golden: Path, target: Path) -> None:
-    """Write the archive. The same files give the same bytes."""
+    """Write the archive. The same files give the same bytes. LZMA, as it finds what is far apart."""
     files = [path for part in PARTS for path in sorted([golden / part, *(golden / part).rglob("*")])]
     with zipfile.ZipFile(target, "w") as archive:
         for path in files:
             if path.is_file():
                 entry = zipfile.ZipInfo(path.relative_to(golden).as_posix())
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_LZMA)
 
 
 class GoldenHook(BuildHookInterface[Any]):

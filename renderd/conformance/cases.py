@@ -13,7 +13,7 @@ from renderd.conformance.formats import assembly, said
 from renderd.conformance.paths import ABSENT
 
 REFERENCE = "vllm-0.33.0"
-"""Whose answers are wanted: the name of a folder under recorded/."""
+"""Whose answers are wanted where nobody says: the name of a folder under recorded/."""
 
 Json = dict[str, Any]
 
@@ -67,6 +67,7 @@ class Recording(msgspec.Struct):
     """What the reference answered to a case. What was not asked is None.
 
     Attributes:
+        digest: of what the answer depends on. Two recordings with different ones are of different cases.
         status, render: the render route's answer, be it an error.
         status, headers, body: the answer to an "http" case; of the headers some.
         generate: the finished tokens-mode answer (a list of them for completions): what derender is fed.
@@ -76,6 +77,7 @@ class Recording(msgspec.Struct):
     """
 
     id: str
+    digest: str = ""
     status: int = 200
     headers: dict[str, str] = {}
     body: Any = None
@@ -97,7 +99,7 @@ class Recording(msgspec.Struct):
         if where == "http":
             return answer_or_failure(self.status, readable(self.body, self.headers.get("content-type", "")))
         if where == "render":
-            return answer_or_failure(self.status, self.render)
+            return ABSENT if self.render is None else answer_or_failure(self.status, self.render)
         if where == "batch":
             if self.batch is None and self.derender_batch is not None:
                 return answer_or_failure(self.derender_batch["status"], self.derender_batch["body"])
@@ -160,12 +162,14 @@ _PARSERS = ("--reasoning-parser", "--tool-call-parser")
 class Golden:
     """The folder golden/, or the archive of it that a wheel carries.
 
-    Reading raises OSError, and ValueError for a line that is not of its format.
+    `reference` is one that it holds, by name, or else a folder of recordings. Reading raises OSError, and
+    ValueError for a reference that is neither and for a line that is not of its format.
     """
 
     def __init__(self, folder: Folder, reference: str = REFERENCE) -> None:
         self.folder = folder
         self.reference = reference
+        self.recorded = _reference(folder / "recorded", reference)
         self.servers: dict[str, Json] = tomllib.loads((folder / "servers.toml").read_text(encoding="utf-8"))
 
     def family(self, server: str) -> str:
@@ -180,9 +184,31 @@ class Golden:
         return _lines(self.folder / "cases" / f"{server}.jsonl", Case)
 
     def recordings(self, server: str) -> dict[str, Recording]:
-        """By case id; none when the reference was not asked yet."""
-        path = self.folder / "recorded" / self.reference / f"{server}.jsonl"
-        return {line.id: line for line in _lines(path, Recording)} if path.exists() else {}
+        """By case id; none when the reference was not asked yet.
+
+        Of another reference than the usual one, only those of cases that are still what they were.
+        """
+        own = recordings(self.recorded, server)
+        if self.reference == REFERENCE:
+            return own
+        usual = recordings(self.folder / "recorded" / REFERENCE, server)
+        return {name: line for name, line in own.items() if line.digest == usual.get(name, line).digest}
+
+
+def recordings(folder: Folder, server: str) -> dict[str, Recording]:
+    """What a reference's folder holds for a configuration, by case id."""
+    path = folder / f"{server}.jsonl"
+    return {line.id: line for line in _lines(path, Recording)} if path.exists() else {}
+
+
+def _reference(recorded: Folder, name: str) -> Folder:
+    """A name goes before a folder of that name in the working directory, which `./name` means."""
+    known = sorted(one.name for one in recorded.iterdir()) if recorded.is_dir() else []
+    if name in known:
+        return recorded / name
+    if any(Path(name).glob("*.jsonl")):
+        return Path(name)
+    raise ValueError(f"no reference {name!r}: {', '.join(known)}, or a folder with SERVER.jsonl files")
 
 
 _T = TypeVar("_T", bound=msgspec.Struct)

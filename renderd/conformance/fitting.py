@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +15,14 @@ from renderd.conformance.checks import ROUTES, Judge, Server, check_http, check_
 from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.runner import Progress, other_tokens, quiet, served_model, server_under_test
+from renderd.conformance.runner import (
+    Progress,
+    ServerError,
+    other_tokens,
+    quiet,
+    served_model,
+    server_under_test,
+)
 
 SAMPLE = 10
 """Cases of a configuration that are tried."""
@@ -90,6 +99,33 @@ def fits(
             right = near = 0
         found.append(Fit(name, len(sample), right, near))
     return found
+
+
+def fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
+    """The configurations whose cases fit; else those with the same prompts and messages, and a word about it.
+
+    ServerError when there is none, with what comes nearest.
+    """
+    found = fits(client, golden, divergences, progress)
+    good = [fit.server for fit in found if fit.good] or [fit.server for fit in found if fit.close]
+    if good and not any(fit.good for fit in found):
+        print(
+            "No configuration is answered alike. Of these the prompts and messages are the recorded ones:",
+            *(f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in good),
+            sep="\n",
+            file=sys.stderr,
+        )
+    if not good:
+        nearest = max(found, key=lambda fit: fit.right / max(1, fit.tried), default=None)
+        if nearest is None or not nearest.right:
+            raise ServerError(f"no configuration in servers.toml fits {client.url}: another model, or flags")
+        flags = shlex.join(golden.servers[nearest.server]["flags"])
+        raise ServerError(
+            f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.right} of "
+            f"{nearest.tried} cases, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
+            f"--server {nearest.server} replays it all the same"
+        )
+    return good
 
 
 def _rights(client: Client) -> dict[str, bool]:
