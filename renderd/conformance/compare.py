@@ -31,6 +31,12 @@ class Rules:
         self._found: dict[Path, Rule | None] = {}
         self.absent_is_null = absent_is_null
 
+    def after(self, rules: Mapping[str, Rule]) -> Rules:
+        """The same, once these have been asked."""
+        made = Rules(rules, self.absent_is_null)
+        made._rules += self._rules
+        return made
+
     def of(self, path: Path) -> Rule | None:
         """The rule of one place, not of what lies around it."""
         kind: Pattern = tuple("*" if isinstance(segment, int) else segment for segment in path)

@@ -6,7 +6,6 @@ import argparse
 import fnmatch
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -15,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance import against, documents, invariants, report
-from renderd.conformance.cases import Case, Golden, Recording, carried
+from renderd.conformance import against, diff, documents, invariants, record, report
+from renderd.conformance.cases import REFERENCE, Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, Server
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.fitting import ENOUGH, UNFIT_LIMIT, Fit, fits, fits_folder
+from renderd.conformance.fitting import UNFIT_LIMIT, Fit, fits_folder, fitting
+from renderd.conformance.progress import Told
 from renderd.conformance.runner import (
-    Progress,
     Result,
     ServerError,
     replay,
@@ -33,9 +32,15 @@ from renderd.conformance.runner import (
 
 GOLDEN = carried()
 
+COMMANDS = {"record": record.main, "diff": diff.main}
+"""What else can be done with references, by the first argument."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Exit status: 0 when all pass or differ as declared, 1 when not, 2 when it cannot ask."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] in COMMANDS:
+        return COMMANDS[argv[0]](argv[1:])
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not arguments.url and not arguments.model_dir:
@@ -47,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             documents.check_name(path)
         if not (arguments.cases / "servers.toml").is_file():
             raise ServerError(f"no cases in {arguments.cases}: --cases names the golden/ of a checkout")
-        golden = Golden(arguments.cases)
+        golden = Golden(arguments.cases, arguments.reference)
         if arguments.model_dir:
             by_tokenizer = fits_folder(golden, arguments.model_dir)
             if not arguments.url:
@@ -81,7 +86,7 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
             replica = Server(elsewhere, served_model(elsewhere), name)
         results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
     else:
-        servers = [arguments.server] if arguments.server else _fitting(golden, client, divergences, told)
+        servers = [arguments.server] if arguments.server else fitting(golden, client, divergences, told)
         for server in servers:
             if server not in golden.servers:
                 raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
@@ -92,9 +97,7 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
                 check = partial(_against, other)
             results += replay(client, golden, divergences, server, wanted, told, check)
     told.end()
-    stale = (
-        unneeded(divergences, golden, results) if arguments.verbose and compared == golden.reference else []
-    )
+    stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
     unfit = _unfit(results)
     if arguments.report:
         at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -105,7 +108,11 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
             print(text, end="\n\n")
-    print(f"{arguments.url}, {', '.join(servers) or 'invariants'}: {report.summary(results)}")
+    asked_of = f"{', '.join(servers) or 'invariants'}: {report.summary(results)}"
+    print(f"{arguments.url} against {compared}, {asked_of}")
+    lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
+    if servers and lacking:
+        print(f"{lacking} further cases are not in {golden.reference}")
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
     return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "declared"} else 0
@@ -124,57 +131,9 @@ def _version(client: Client) -> Any:
         return None
 
 
-class Told:
-    """One line on stderr that is written anew; where that is no terminal, a line every ten seconds."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._said = time.monotonic()
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        now = time.monotonic()
-        if now - self._said < (0.1 if self._terminal else 10):
-            return
-        self._said = now
-        line = f"{done}/{total} {name}"
-        print(f"\r\x1b[K{line[:78]}" if self._terminal else line, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Takes the line away."""
-        if self._terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
 def _matches(case_id: str, pattern: str) -> bool:
     """A case's full id, its name within the configuration, or a pattern of either."""
     return fnmatch.fnmatchcase(case_id, pattern) or fnmatch.fnmatchcase(case_id.split("/", 1)[-1], pattern)
-
-
-def _fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
-    """The configurations whose cases fit; else those with the same prompts and messages, and a word about it.
-
-    ServerError when there is none, with what comes nearest.
-    """
-    found = fits(client, golden, divergences, progress)
-    good = [fit.server for fit in found if fit.good] or [fit.server for fit in found if fit.close]
-    if good and not any(fit.good for fit in found):
-        print(
-            "No configuration is answered alike. Of these the prompts and messages are the recorded ones:",
-            *(f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in good),
-            sep="\n",
-            file=sys.stderr,
-        )
-    if not good:
-        nearest = max(found, key=lambda fit: fit.right / max(1, fit.tried), default=None)
-        if nearest is None or not nearest.right:
-            raise ServerError(f"no configuration in servers.toml fits {client.url}: another model, or flags")
-        flags = shlex.join(golden.servers[nearest.server]["flags"])
-        raise ServerError(
-            f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.right} of "
-            f"{nearest.tried} cases, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
-            f"--server {nearest.server} replays it all the same"
-        )
-    return good
 
 
 def _unfit(results: Sequence[Result]) -> list[str]:
@@ -206,6 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="renderd conformance",
         description="Replay recorded cases against a render and derender server and compare its answers.",
+        epilog="`renderd conformance record` records the answers of a server as a reference, "
+        "`renderd conformance diff` says what changed between two references. Both have a --help.",
     )
     parser.add_argument("--url", help="base URL of the server, http://127.0.0.1:8000")
     parser.add_argument(
@@ -221,6 +182,13 @@ def _parser() -> argparse.ArgumentParser:
         "--invariants",
         action="store_true",
         help="check what holds for any derender server, whatever its model: needs no recording",
+    )
+    mode.add_argument(
+        "--reference",
+        default=REFERENCE,
+        metavar="NAME",
+        help="whose recorded answers are wanted: a version that the package carries, or a folder that "
+        "`renderd conformance record` made (default: %(default)s)",
     )
     parser.add_argument(
         "--replica", metavar="URL", help="with --invariants: streams go to this server and --url in turn"

@@ -1,0 +1,222 @@
+"""`renderd conformance record`: the answers of a live server, kept as a reference for later comparisons.
+
+A reference is a folder NAME with one file SERVER.jsonl a configuration, in the form of golden/README.md.
+Lines are only ever added to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from renderd.conformance.against import NOTHING
+from renderd.conformance.cases import Case, Golden, Json, Recording, carried, recordings
+from renderd.conformance.checks import NOT_OFFERED, ROUTES, Judge, Server, http_answer
+from renderd.conformance.client import Client
+from renderd.conformance.derendering import Derendering
+from renderd.conformance.diff import changes
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.fitting import fitting
+from renderd.conformance.progress import Told
+from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
+
+_KEPT = ("content-type", "allow")
+"""Headers that recordings have."""
+
+_BUSY = (429, 502, 503, 504)
+"""Statuses that say something of the moment and nothing of the request."""
+
+
+class Unusable(Exception):
+    """An answer that no reference should keep."""
+
+
+class Recorder:
+    """Records one server's answers into the folder of one reference. `golden` says what engines generated.
+
+    Attributes:
+        added, same: how many cases were recorded, and were recorded before and are answered alike.
+        changed: sentences about those that are answered otherwise now.
+        aside: how many the server has no routes for, or are for another tokenizer.
+        failed: sentences about those that could not be recorded.
+    """
+
+    def __init__(self, client: Client, golden: Golden, folder: Path) -> None:
+        self._client = client
+        self._golden = golden
+        self._folder = folder
+        self.added = self.same = self.aside = 0
+        self.changed: list[str] = []
+        self.failed: list[str] = []
+
+    def record(self, name: str, progress: Progress) -> None:
+        """The cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
+        server = server_under_test(self._client, self._golden, name)
+        usual, known = self._golden.recordings(name), recordings(self._folder, name)
+        cases = [case for case in self._golden.cases(name) if case.id in usual]
+        for done, case in enumerate(cases):
+            progress(done, len(cases), case.id)
+            if other_tokens(server, case, usual[case.id]):
+                self.aside += 1
+                continue
+            try:
+                line = ask(server, case, usual[case.id])
+            except Unusable as error:
+                self.failed.append(f"{case.id}: {error}")
+                continue
+            if line is None:
+                self.aside += 1
+            elif case.id in known:
+                self._compare(server, case, known[case.id], line)
+            else:
+                self._append(name, line)
+
+    def _append(self, name: str, line: Json) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / f"{name}.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+        self.added += 1
+
+    def _compare(self, server: Server, case: Case, known: Recording, line: Json) -> None:
+        if known.digest != line["digest"]:
+            self.changed.append(f"{case.id}: the case is another one than was recorded")
+            return
+        found = changes(case, known, msgspec.convert(line, Recording), server.engine)
+        said = [f"{case.id}: {check}: {one.what}" for check, several in found.items() for one in several]
+        self.changed += said[:1]
+        self.same += not said
+
+
+def ask(server: Server, case: Case, usual: Recording) -> Json | None:
+    """A line of a reference's file: the answers to a case, under the recorded name of the model.
+
+    `usual` is the recording that says what the engine generated. None where the server has no route for the
+    case. Raises OSError, Unusable.
+    """
+    back = Server(server.client, server.recorded_model, server.model)
+    line: Json = {"id": case.id, "digest": usual.digest}
+    if case.api == "http":
+        return _http(server, back, case, usual, line)
+    answered = False
+    path = f"/v1/{ROUTES[case.api]}/render"
+    if server.offers(path):
+        answered = True
+        answer = server.client.post(path, server.renamed(case.request))
+        body = back.renamed(_body(answer.status, answer.body))
+        line |= {"status": answer.status, "render": body}
+        if usual.generate is None and answer.status == 200:
+            prompts = body if isinstance(body, list) else [body]
+            ids = [prompt["token_ids"] for prompt in prompts]
+            line["prompt_token_ids"] = ids if isinstance(body, list) else ids[0]
+    if usual.generate is not None and server.offers(f"/v1/{ROUTES[case.api]}/derender"):
+        answered = True
+        try:
+            batch, stream = Derendering(server, Judge(NOTHING, case, usual), case, usual).answers()
+        except msgspec.MsgspecError as error:
+            raise Unusable(f"derender's answer is none: {error}") from None
+        for status in {one["status"] for one in (batch, stream) if one is not None} & {*_BUSY}:
+            raise Unusable(f"derender's status is {status}")
+        first = usual.generate[0] if isinstance(usual.generate, list) else usual.generate
+        choices = sorted(first["choices"], key=lambda choice: int(choice["index"]))
+        line |= {
+            "prompt_token_ids": usual.prompt_token_ids,
+            "token_ids": [choice["token_ids"] for choice in choices],
+            "generate": usual.generate,
+            "generate_sse": usual.generate_sse,
+            "derender_batch": back.renamed(batch),
+        }
+        if stream is not None:
+            line["derender_stream"] = back.renamed(stream)
+    return line if answered else None
+
+
+def _http(server: Server, back: Server, case: Case, usual: Recording, line: Json) -> Json | None:
+    method, path = case.request["method"], case.request["path"]
+    answer = http_answer(server, case)
+    lacking = answer.status in NOT_OFFERED and answer.status != usual.status
+    if lacking and not server.offers(path, method):
+        return None
+    if answer.status in _BUSY:
+        raise Unusable(f"its status is {answer.status}")
+    headers = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
+    body: Any = answer.body.decode(errors="replace")
+    if headers.get("content-type", "").partition(";")[0] == "application/json":
+        body = _body(answer.status, answer.body)
+    elif server.model != server.recorded_model:
+        body = body.replace(f'"{server.model}"', f'"{server.recorded_model}"')
+    return line | {"status": answer.status, "headers": headers, "body": back.renamed(body)}
+
+
+def _body(status: int, body: bytes) -> Any:
+    if status in _BUSY:
+        raise Unusable(f"its status is {status}")
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        raise Unusable(f"status {status}, and no JSON: {body[:100]!r}") from None
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command. Exit status: 0 when all is recorded and as it was, 1 when not, 2 when it cannot ask."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", arguments.name):
+        parser.error("--name is the name of a folder: letters, digits, . + - _")
+    told = Told()
+    try:
+        golden, client = Golden(arguments.cases), Client(arguments.url)
+        unknown = [server for server in arguments.server if server not in golden.servers]
+        if unknown:
+            raise ServerError(f"no configuration {unknown[0]!r} in servers.toml: {', '.join(golden.servers)}")
+        divergences = Divergences.load(arguments.cases / "divergences.toml")
+        servers = arguments.server or fitting(golden, client, divergences, told)
+        recorder = Recorder(client, golden, arguments.into / arguments.name)
+        for server in servers:
+            recorder.record(server, told)
+        told.end()
+    except (OSError, ValueError, ServerError) as error:
+        told.end()
+        print(f"renderd conformance record: {error}", file=sys.stderr)
+        return 2
+    for title, sentences in (("answered otherwise now", recorder.changed), ("not kept", recorder.failed)):
+        for sentence in sentences:
+            print(f"{title}: {sentence}")
+    print(
+        f"{arguments.into / arguments.name}, {', '.join(servers)}: {recorder.added} cases recorded, "
+        f"{recorder.same} as they were, {len(recorder.changed)} answered otherwise now and left so, "
+        f"{recorder.aside} not for this server, {len(recorder.failed)} not kept"
+    )
+    nothing = not recorder.added and not recorder.same
+    return 1 if recorder.changed or recorder.failed or nothing else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="renderd conformance record",
+        description="Record what a server answers to every case that it fits, as a reference. What was "
+        "recorded under the name before is never changed.",
+    )
+    parser.add_argument("--url", required=True, help="base URL of the server")
+    parser.add_argument("--name", required=True, help="name of the reference, as vllm-0.34.0")
+    parser.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="configuration that the server was started as (default: all that fit it); repeatable",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="where the reference's folder is made (default: the working directory)",
+    )
+    parser.add_argument("--cases", type=Path, default=carried(), metavar="DIR", help="folder of other cases")
+    return parser
