@@ -108,9 +108,8 @@ current = _current.get
 """The record of the request that this code works on, None outside of requests."""
 
 
-def begin(request_id: str = "") -> Record:
-    """A new record, current for the rest of this task."""
-    record = Record(request_id)
+def begin(record: Record) -> Record:
+    """`record` is the current one for the rest of this task."""
     _current.set(record)
     return record
 

@@ -5,8 +5,6 @@ does. What turns out to be long stops there, and is begun again in one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class TakesLongError(BaseException):
@@ -20,14 +18,16 @@ class _Hurry(threading.local):
 _HURRY = _Hurry()
 
 
-@contextmanager
-def hurried() -> Iterator[None]:
-    """Work of this thread has to be short from here on."""
-    _HURRY.active = True
-    try:
-        yield
-    finally:
+class _Hurried:
+    def __enter__(self) -> None:
+        _HURRY.active = True
+
+    def __exit__(self, *failure: object) -> None:
         _HURRY.active = False
+
+
+hurried = _Hurried()
+"""A context in which the work of a thread has to be short."""
 
 
 def takes_long() -> None:

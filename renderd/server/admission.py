@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from renderd.server.config import ServerConfig
 from renderd.wire.errors import RETRY_AFTER, ApiError, overloaded
+
+
+class UnderWay(Protocol):
+    """What works on a request, such as a task."""
+
+    def cancel(self) -> object:
+        """The request is not going to be answered in full: its client is to be told."""
 
 
 class Admission:
@@ -30,33 +37,31 @@ class Admission:
         self.held_bytes = 0
         self.draining = False
         self.cutting = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._under_way: set[UnderWay] = set()
         self.unread_bytes: Callable[[], int] = lambda: 0
 
-    def enter(self) -> None:
-        """The request of this task has come. Raises ApiError 503 when there are too many; else `leave` has to
-        follow."""
+    def enter(self, request: UnderWay) -> None:
+        """A request has come. Raises ApiError 503 when there are too many; else `leave` has to follow."""
         if self.cutting:
-            raise _cut()
+            raise cut_off()
         if self.in_flight >= self._max_requests:
             raise overloaded(f"{self._max_requests} requests are under way, which is as many as may be.")
         self.in_flight += 1
-        if (task := asyncio.current_task()) is not None:
-            self._tasks.add(task)
+        self._under_way.add(request)
 
-    def leave(self, held: int) -> None:
-        """The request of this task is answered. `held`: bytes that it held."""
+    def leave(self, request: UnderWay, held: int) -> None:
+        """A request is answered. `held`: bytes that it held."""
         self.in_flight -= 1
-        if (task := asyncio.current_task()) is not None:
-            self._tasks.discard(task)
+        self._under_way.discard(request)
         self.held_bytes -= held
 
     def cut(self) -> int:
         """Cancel the requests that are under way. Returns how many they are."""
         self.cutting = True
-        for task in self._tasks:
-            task.cancel()
-        return len(self._tasks)
+        requests = list(self._under_way)
+        for request in requests:
+            request.cancel()
+        return len(requests)
 
     def cancelled(self) -> ApiError:
         """What the client of this task is told, whose work was cancelled. Raises CancelledError where it was
@@ -65,7 +70,7 @@ class Admission:
         if not self.cutting or task is None:
             raise asyncio.CancelledError
         task.uncancel()  # what is to be said may still be sent
-        return _cut()
+        return cut_off()
 
     def hold(self, size: int) -> None:
         """Bytes of a body have come. Raises ApiError 503 when too much is held."""
@@ -75,8 +80,13 @@ class Admission:
             )
         self.held_bytes += size
 
+    def release(self, size: int) -> None:
+        """Bytes of a body are not needed any more."""
+        self.held_bytes -= size
 
-def _cut() -> ApiError:
+
+def cut_off() -> ApiError:
+    """Of a request that is not going to be answered."""
     return ApiError(
         503,
         "ServiceUnavailableError",

@@ -1,15 +1,17 @@
-"""HTTP/1.1 as uvicorn speaks it, with bounds to what a client may make its process hold and wait for."""
+"""HTTP/1.1 as uvicorn speaks it, with bounds to what a client may make its process hold and wait for, and a
+shorter way to the endpoints whose answers are one piece.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from renderd.server.whole import Whole
+from renderd.server.direct import DirectCycle, ShortWay
 from renderd.wire.errors import ApiError
 
 MAX_HEAD_BYTES = 65536
@@ -20,18 +22,18 @@ of one. More is read only where it came together with the end of the head."""
 class Connection(HttpToolsProtocol):
     """A connection of a client. It is one of the `Connections` of its server."""
 
+    cycle: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         assert isinstance(self.connections, Connections)
         self._unread = self.connections.unread
+        self._short_way = self.connections.short_way
+        self._direct: DirectCycle | None = None
         self._no_body = 0
         self._in_head = True
         self._owed: tuple[Any, str] | None = None
         self._owed_since = 0.0
-
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        whole: Any = Whole(app, cycle)
-        super()._start_asgi_task(cycle, whole)
 
     def data_received(self, data: bytes) -> None:
         self._no_body += len(data)
@@ -49,15 +51,43 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head, self._no_body = False, 0
-        super().on_headers_complete()
+        self._direct = None
+        way = self._short_way
+        endpoint = None if way is None else way.to.get(self.url)
+        if way is None or endpoint is None or not self._may_be_direct(headers := dict(self.headers)):
+            super().on_headers_complete()
+            return
+        self._direct = self.cycle = DirectCycle(self, way, endpoint, headers)
+        self._direct.begin()
+
+    def _may_be_direct(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether the request is a plain POST, to be answered now, of a client that takes its answers."""
+        return (
+            self.parser.get_method() == b"POST"
+            and b"origin" not in headers
+            and (self.cycle is None or self.cycle.response_complete)
+            and not self.flow.write_paused
+            and not self.parser.should_upgrade()
+        )
 
     def on_body(self, body: bytes) -> None:
         self._no_body = 0
-        super().on_body(body)
+        if self._direct is None:
+            super().on_body(body)
+        else:
+            self._direct.on_body(body)
 
     def on_message_complete(self) -> None:
         self._no_body = 0
-        super().on_message_complete()
+        if self._direct is None:
+            super().on_message_complete()
+        else:
+            self._direct.on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._direct is not None:
+            self._direct.lose()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -109,11 +139,12 @@ class Connection(HttpToolsProtocol):
 
 class Connections(set[Any]):
     """Those of a process. `tell`: called with their number. `unread`: those whose clients have still to take
-    what was written."""
+    what was written. `short_way`: past ASGI, None where there is none."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
+    def __init__(self, tell: Callable[[int], None], short_way: ShortWay | None = None) -> None:
         super().__init__()
         self._tell = tell
+        self.short_way = short_way
         self.unread: set[Connection] = set()
 
     def add(self, connection: Any) -> None:

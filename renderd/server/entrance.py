@@ -2,28 +2,54 @@
 metrics, the access line (contract A.6, A.7).
 
 POST routes are reached from here without a way through the router, which costs more than a derender chunk.
+Those whose answers are one piece are usually not even reached through ASGI, see `connection`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from renderd import telemetry
 from renderd.server.admission import Admission
-from renderd.server.endpoint import BROKEN_OFF, MAX_DIGITS, Endpoint, RawHeaders, respond
+from renderd.server.endpoint import BROKEN_OFF, MAX_DIGITS, Answer, Endpoint, RawHeaders, respond
 from renderd.server.keys import KeyStore, guards
 from renderd.server.logs import AccessLog
 from renderd.server.metrics import Metrics
 from renderd.server.traces import Traces
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
 _NOT_INSTRUMENTED = ("/metrics", "/health", "/load", "/ping", "/version", "/server_info")
 _UNKNOWN = "none"
 """The handler of paths that no route has."""
-_CLIENT_GONE = 499
+CLIENT_GONE = 499
 """What metrics and logs call an answer that was not sent, as nginx does."""
+UNAUTHORIZED = Answer(401, b'{"error":"Unauthorized"}')
+
+
+class Visit:
+    """A request on its way through, from its head to the end of its answer.
+
+    `refused`: it brings no key that it needs. `added`: headers of its answer.
+    """
+
+    __slots__ = ("added", "began", "counted", "handler", "headers", "record", "refused", "scope", "span")
+
+    def __init__(self, scope: Scope, began: float, headers: Mapping[bytes, bytes], added: RawHeaders) -> None:
+        self.scope = scope
+        self.began = began
+        self.headers = headers
+        self.added = added
+        self.record: telemetry.Record
+        self.refused = False
+        self.counted = True
+        self.handler = _UNKNOWN
+        self.span: Span | None = None
 
 
 class Entrance:
@@ -58,45 +84,64 @@ class Entrance:
         self._headers = headers
         self._admission = admission
         self._root_path = root_path
+        whole = {path: endpoint for path, endpoint in endpoints.items() if endpoint.whole}
+        self.whole = {(root + path).encode(): whole[path] for root in ("", root_path) for path in whole}
+        """The endpoints whose answers are one piece, by the targets of the requests that they answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = telemetry.clock()
-        scope["root_path"] = self._root_path
-        path, method, headers = path_below_root(scope), scope["method"], dict(scope["headers"])
-        added, request_id = self._headers, headers.get(b"x-request-id") or b"%032x" % random.getrandbits(128)
-        record = telemetry.begin(request_id.decode("latin-1"))
-        if self._with_request_ids:
-            added = [*added, (b"x-request-id", request_id)]
-        if self._admission.draining:
-            added = [*added, (b"connection", b"close")]
-        answer = _Answer(send, added)
-        # The key comes before CORS and both before metrics: refused and preflight requests are not counted.
-        counted = not (method == "OPTIONS" and b"access-control-request-method" in headers)
-        counted = counted and not any(part in path for part in _NOT_INSTRUMENTED)
-        handler, span = path if path in self._routes else _UNKNOWN, None
+        visit = self.enter(scope, dict(scope["headers"]))
+        telemetry.begin(visit.record)
+        answer = _Answer(send, visit.added)
         try:
-            if self._refuses(path, method, headers):
-                counted = False
-                await respond(answer.send, 401, b'{"error":"Unauthorized"}')
+            if visit.refused:
+                await respond(answer.send, *UNAUTHORIZED)
                 return
-            if self._traces is not None and counted:
-                span = self._traces.begin(scope, headers, handler, began, record)
-            if method == "POST" and b"origin" not in headers and path in self._endpoints:
+            path = path_below_root(scope)
+            if scope["method"] == "POST" and b"origin" not in visit.headers and path in self._endpoints:
                 await self._endpoints[path](scope, receive, answer.send)
             else:
                 await self._app(scope, receive, answer.send)
         finally:
-            seconds = telemetry.clock() - began
-            if counted:
-                size = _number(headers.get(b"content-length"))
-                self._metrics.on_response(handler, method, answer.status, size, answer.length, seconds)
-                self._metrics.on_work(record)
-                if self._traces is not None and span is not None:
-                    self._traces.end(span, scope, handler, answer.status, record)
-            self._access_log.write(scope, answer.status, seconds, record.request_id, answer.length)
+            self.leave(visit, answer.status, answer.length)
+
+    def enter(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Visit:
+        """The head of a request has come. `leave` has to follow."""
+        began = telemetry.clock()
+        scope["root_path"] = self._root_path
+        path, method = path_below_root(scope), scope["method"]
+        added, request_id = self._headers, headers.get(b"x-request-id") or b"%032x" % random.getrandbits(128)
+        if self._with_request_ids:
+            added = [*added, (b"x-request-id", request_id)]
+        if self._admission.draining:
+            added = [*added, (b"connection", b"close")]
+        visit = Visit(scope, began, headers, added)
+        visit.record = record = telemetry.Record(request_id.decode("latin-1"))
+        visit.handler = path if path in self._routes else _UNKNOWN
+        visit.refused = self._refuses(path, method, headers)
+        # The key comes before CORS and both before metrics: refused and preflight requests are not counted.
+        visit.counted = not (
+            visit.refused
+            or (method == "OPTIONS" and b"access-control-request-method" in headers)
+            or any(part in path for part in _NOT_INSTRUMENTED)
+        )
+        if self._traces is not None and visit.counted:
+            visit.span = self._traces.begin(scope, headers, visit.handler, began, record)
+        return visit
+
+    def leave(self, visit: Visit, status: int, length: int) -> None:
+        """A request was answered, with a body of `length` bytes, or its client is gone."""
+        scope, record = visit.scope, visit.record
+        seconds = telemetry.clock() - visit.began
+        if visit.counted:
+            size = _number(visit.headers.get(b"content-length"))
+            self._metrics.on_response(visit.handler, scope["method"], status, size, length, seconds)
+            self._metrics.on_work(record)
+            if self._traces is not None and visit.span is not None:
+                self._traces.end(visit.span, scope, visit.handler, status, record)
+        self._access_log.write(scope, status, seconds, record.request_id, length)
 
     def _refuses(self, path: str, method: str, headers: Mapping[bytes, bytes]) -> bool:
         if not self._keys or not guards(method, path):
@@ -111,7 +156,7 @@ class _Answer:
     def __init__(self, send: Send, added: RawHeaders) -> None:
         self._send = send
         self._added = added
-        self.status = _CLIENT_GONE
+        self.status = CLIENT_GONE
         self.length = 0
         self._counting = False
 

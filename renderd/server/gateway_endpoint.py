@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -16,13 +15,19 @@ from renderd.gateway.gateway import Gateway
 from renderd.gateway.prepared import Finished, Prepared, packed, unpacked
 from renderd.gateway.route import Route
 from renderd.server.admission import Admission
-from renderd.server.endpoint import BROKEN_OFF, Brief, ClientGoneError, Endpoint, RawHeaders, respond, text_of
+from renderd.server.endpoint import (
+    BROKEN_OFF,
+    Brief,
+    ClientGoneError,
+    Endpoint,
+    RawHeaders,
+    current_task,
+    read,
+    respond,
+    text_of,
+)
 from renderd.server.logs import RequestLog
 from renderd.server.long_work import LongWork
-from renderd.wire.decode import check_content_type
-from renderd.wire.errors import ApiError, internal_error
-
-logger = logging.getLogger("renderd.server")
 
 _TRACE = (b"traceparent", b"tracestate")
 _EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
@@ -36,6 +41,8 @@ class GatewayEndpoint(Endpoint):
     A request is rendered as the render routes do it, and a long answer is derendered where other long work is
     done. A request is in flight until its answer is sent; its body is held until it is rendered.
     """
+
+    whole = False
 
     def __init__(
         self,
@@ -67,38 +74,28 @@ class GatewayEndpoint(Endpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._exchange(dict(scope["headers"]), receive, send)
-        except ApiError as error:
-            await respond(send, *self._refusal(error))
-        except asyncio.CancelledError:
-            await respond(send, *self._refusal(self._admission.cancelled()))
         except ClientGoneError:
             return
-        except Exception:
-            logger.exception("%s failed: a defect of renderd", scope["path"])
-            await respond(send, *self._refusal(internal_error()))
+        except (Exception, asyncio.CancelledError) as error:
+            await respond(send, *self.failed(error))
 
     async def _exchange(self, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         """Raises ApiError before the answer begins, ClientGoneError when the client went away."""
-        self._admission.enter()
+        incoming = self.begin(headers, current_task())
         _continue_trace(headers)
-        held = [0]
         try:
-            check_content_type(text_of(headers.get(b"content-type")))
-            body = await self._body(headers, receive, held)
-            if self._log is not None:
-                self._log.received(body)
+            await read(receive, incoming)
             async with _Attended(receive):
-                prepared = unpacked(await self._handle(body, text_of(headers.get(b"x-request-id"))))
-                del body
-                self._admission.held_bytes -= held[0]
-                held[0] = 0
+                made = await self.work(incoming.take(), text_of(headers.get(b"x-request-id")))
+                prepared = unpacked(made)
+                incoming.release()
                 prepared.session = prepared.session or text_of(headers.get(b"x-session-id"))
                 if prepared.streams:
                     await self._stream(prepared, send)
                 else:
                     await self._whole(prepared, send)
         finally:
-            self._admission.leave(held[0])
+            incoming.leave()
 
     async def _whole(self, prepared: Prepared, send: Send) -> None:
         answered = await responses(self._desk, self._route, prepared)
@@ -106,10 +103,8 @@ class GatewayEndpoint(Endpoint):
             body = self._face.finish(prepared, answered)
         else:
             body = await self._long_work.do(self._finishing, packed(Finished(prepared, answered)), None)
-        if self._log is not None:
-            self._log.answered(body)
         try:
-            await respond(send, 200, body)
+            await respond(send, *self.answered(body))
         except asyncio.CancelledError:
             if self._admission.cutting:  # the client does not take it
                 raise ClientGoneError from None

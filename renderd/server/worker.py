@@ -21,6 +21,7 @@ from renderd.server.admission import Admission
 from renderd.server.children import Pipes
 from renderd.server.config import ServerConfig
 from renderd.server.connection import Connections
+from renderd.server.direct import short_way
 from renderd.server.long_work import LongWork
 from renderd.server.metrics import Metrics
 from renderd.server.probes import State
@@ -61,7 +62,9 @@ class Server(uvicorn.Server):
         self._pipes: Pipes | None = None
         self._acceptor: Acceptor | None = None
         self._ends_at: float | None = None
-        self.clients = Connections(lambda count: state.set_connections(self._place, count))
+        self.clients = Connections(
+            lambda count: state.set_connections(self._place, count), short_way(settings)
+        )
 
     def work(self, pipes: Pipes, place: int) -> None:
         """Serve until END. `place`: the process's own in `State`."""

@@ -207,7 +207,7 @@ def test_the_key_and_the_trace_go_to_the_engine() -> None:
         canned = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
         server = await asyncio.start_server(canned.serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
-        telemetry.begin().trace = {"traceparent": "00-1-2-01"}
+        telemetry.begin(telemetry.Record()).trace = {"traceparent": "00-1-2-01"}
         async with server, EngineClient(f"http://{host}:{port}", api_key="sesame") as client:
             await client.generate(request())
             await client.abort(["x"])

@@ -67,7 +67,7 @@ def test_a_stop_string_ends_the_generation() -> None:
     assert got[-1]["choices"][0]["stop_reason"] == "three"
     assert route.generations[0].closed_after == 3
     route = FakeRoute([stream_of("one two three four")])
-    record = telemetry.begin()
+    record = telemetry.begin(telemetry.Record())
     answer = whole(PLAIN, CHAT, {**REQUEST, "stop": "three", "n": 1}, route)
     assert record.tokens_derendered == 3
     assert answer["choices"][0]["message"]["content"] == "one two "

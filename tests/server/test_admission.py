@@ -228,7 +228,7 @@ def test_what_a_process_notes_is_noted_here() -> None:
     worker.start()
 
     async def run() -> None:
-        record = telemetry.begin("the id")
+        record = telemetry.begin(telemetry.Record("the id"))
         assert await worker.post(b"body") == (200, ANY, b"the id")
         assert record.tokens_rendered == 7
         assert record.anomalies == {("hermes", "dropped_text"): [1, 3]}
