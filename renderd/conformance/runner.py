@@ -84,10 +84,10 @@ def replay(
 ) -> list[Result]:
     """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file).
 
+    Another reference than the usual one may lack some, which are left out.
     `check` is done instead of the comparison with what was recorded.
     """
     asked = server_under_test(client, golden, server)
-    Another reference than the usual one may lack some, which are left out.
     recordings = golden.recordings(server)
     cases = [
         case
