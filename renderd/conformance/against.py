@@ -29,7 +29,7 @@ def check(server: Server, other: Server, case: Case, recording: Recording) -> di
     """Findings of a case by check. Of its recording only what the engine generated is used. OSError."""
     witness = Recording(id=case.id, prompt_token_ids=recording.prompt_token_ids)
     # In the answers of the other server the model has the other server's name.
-    judged = Server(server.client, server.model, other.model, server.engine)
+    judged = Server(server.client, server.model, other.model, server.engine, server.equivalents)
     if case.api == "http":
         answer = http_answer(other, case)
         witness.status, witness.body = answer.status, _body(answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from renderd.conformance.compare import (
 )
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
+from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.paths import ABSENT, Path, show
 from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
@@ -26,15 +28,15 @@ class Finding(msgspec.Struct, frozen=True):
     Attributes:
         what: a sentence.
         declared: the id of the divergence that allows it, empty for a failure.
-        aside: why it is no failure though undeclared: the server has no such route ("absent"), or the case is
-            not for its tokenizer ("unfit").
+        aside: why it is no failure though undeclared: the server has no such route ("absent"), the case is
+            not for its tokenizer ("unfit"), or no engine notices the difference ("equivalent").
         values: the recorded value and the one that came, whole, where two were compared.
         path: where in the answer they lie; "error" before the path in an error, "header" before a name.
     """
 
     what: str
     declared: str = ""
-    aside: Literal["", "absent", "unfit"] = ""
+    aside: Literal["", "absent", "unfit", "equivalent"] = ""
     values: tuple[Any, Any] | None = None
     path: Path = ()
 
@@ -43,12 +45,20 @@ class Server:
     """A server under test.
 
     `model` is the name it serves, `recorded_model` the recordings' one: requests are made with the former. An
-    `engine` is no render server but a tokens-only engine.
+    `engine` is no render server but a tokens-only engine. `equivalents`: what may differ in what it renders.
     """
 
-    def __init__(self, client: Client, model: str, recorded_model: str, engine: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        model: str,
+        recorded_model: str,
+        engine: bool = False,
+        equivalents: Equivalents | None = None,
+    ) -> None:
         self.client = client
         self.engine = engine
+        self.equivalents = equivalents
         self.model = model
         self.recorded_model = recorded_model
         self._offered: dict[tuple[str, str], bool] = {}
@@ -79,6 +89,14 @@ class Server:
             answer = self.client.send(method, path, body, {"Content-Type": "application/json"})
             known = self._offered[method, path] = answer.status not in NOT_OFFERED
         return known
+
+    @cached_property
+    def window(self) -> int | None:
+        """How many tokens prompt and answer may have together, as far as /v1/models says."""
+        try:
+            return int(self.client.get("/v1/models").json()["data"][0]["max_model_len"])
+        except (msgspec.DecodeError, LookupError, TypeError):
+            return None
 
     def ids(self, text: str) -> list[int] | None:
         """The tokens of a text by the server's own tokenizer. None where no route says."""
@@ -114,6 +132,7 @@ class Judge:
         self._case = case
         self._recording = recording
         self._server = server
+        self._equivalents = None if server is None else server.equivalents
 
     def compare(self, where: Where, got: Any, rules: Rules, own_batch: Any = UNKNOWN) -> Iterator[Finding]:
         """How `got`, an answer or what `failure` makes of one, differs. None where nothing was recorded."""
@@ -134,9 +153,21 @@ class Judge:
             path = ("error", *difference.path) if where == "error" else difference.path
             if verdict.entry is not None:
                 yield Finding(what, verdict.entry.id, values=values, path=path)
+            elif self._renders(where) and self._equivalent(want, path, *values):
+                yield Finding(what, aside="equivalent", values=values, path=path)
             else:
                 shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
                 yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values, path=path)
+
+    def _renders(self, where: Where) -> bool:
+        http = self._case.request.get("path", "").partition("?")[0] if where == "http" else ""
+        return where == "render" or http.endswith("/render")
+
+    def _equivalent(self, whole: Any, path: Path, want: Any, got: Any) -> bool:
+        server = self._server
+        if server is None or server.equivalents is None:
+            return False
+        return server.equivalents.allow(whole, path, want, got, server.window)
 
 
 def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:

@@ -85,6 +85,8 @@ def _finding(finding: Finding) -> Json:
     said: Json = {"what": finding.what}
     if finding.declared:
         said["declared"] = finding.declared
+    if finding.aside == "equivalent":
+        said["equivalent"] = True
     if finding.values is not None:
         pairs = zip(("wanted", "got"), finding.values, strict=True)
         said["compared"] = True

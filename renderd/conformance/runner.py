@@ -13,9 +13,10 @@ from renderd.conformance.checks import Finding, Judge, Server, check_http, check
 from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
+from renderd.conformance.equivalents import Equivalents
 
-Outcome = Literal["pass", "declared", "fail", "absent", "unfit"]
-OUTCOMES: tuple[Outcome, ...] = ("pass", "declared", "fail", "absent", "unfit")
+Outcome = Literal["pass", "equivalent", "declared", "fail", "absent", "unfit"]
+OUTCOMES: tuple[Outcome, ...] = ("pass", "equivalent", "declared", "fail", "absent", "unfit")
 
 
 class Result(msgspec.Struct):
@@ -35,7 +36,9 @@ class Result(msgspec.Struct):
         for aside in ("unfit", "absent"):
             if any(finding.aside == aside for finding in findings):
                 return aside
-        return "declared" if findings else "pass"
+        if any(finding.declared for finding in findings):
+            return "declared"
+        return "equivalent" if findings else "pass"
 
 
 class ServerError(Exception):
@@ -106,7 +109,8 @@ def replay(
 def server_under_test(client: Client, golden: Golden, server: str) -> Server:
     """A server taken for one of a configuration. Raises ServerError, OSError."""
     engine = golden.servers[server].get("kind") == "engine"
-    return Server(client, served_model(client), recorded_model(golden, server), engine)
+    equivalents = Equivalents.load(golden.folder)
+    return Server(client, served_model(client), recorded_model(golden, server), engine, equivalents)
 
 
 def _found(server: Server, case: Case, recording: Recording | None, check: Check) -> dict[str, list[Finding]]:

@@ -77,6 +77,8 @@ class Fake:
         sampling: Json = {"temperature": 1.0}
         if "always_max_tokens" in self.faults:
             sampling["max_tokens"] = 16
+        if "omits_defaults" in self.faults:
+            del sampling["temperature"]
         return 200, {
             "request_id": "chatcmpl-8f0000000000000" + str(self.calls % 10),
             "token_ids": [ord(character) for character in text],
@@ -296,6 +298,7 @@ def write(folder: Path, pairs: list[tuple[Json, Json]], divergences: str = "") -
     flags = f'["--served-model-name", "{MODEL}"]'
     (folder / "servers.toml").write_text(f'[{SERVER}]\nmodel = "toy"\nflags = {flags}\n')
     (folder / "divergences.toml").write_text(divergences)
+    (folder / "defaults.json").write_text('{"sampling_params.temperature": [1.0], "features": [null]}')
     for path, column in ((folder / "cases", 0), (recorded, 1)):
         lines = [json.dumps(pair[column], ensure_ascii=False) + "\n" for pair in pairs]
         (path / f"{SERVER}.jsonl").write_text("".join(lines))

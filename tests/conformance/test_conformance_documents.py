@@ -54,7 +54,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_json_has_everything(reports: Path) -> None:
     report = json.loads((reports / "report.json").read_text())
-    assert report["counts"] == {"pass": 1, "declared": 0, "fail": 1, "absent": 1, "unfit": 0}
+    assert report["counts"] == {"pass": 1, "equivalent": 0, "declared": 0, "fail": 1, "absent": 1, "unfit": 0}
     assert report["run"]["against"] == "vllm-0.33.0"
     assert report["run"]["version"] == {"version": "7.0"}
     cases = {case["outcome"]: case for case in report["cases"]}

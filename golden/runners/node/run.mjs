@@ -3,8 +3,9 @@
 //
 //     node golden/runners/node/run.mjs URL SERVER [GOLDEN]
 //
-// Prints one JSON object a line, {id, check, ok, difference?}, and counts on stderr. Exit status: 0 when all is equal
-// to what was recorded, 1 when not. It knows no declared divergences. docs/conformance-format.md explains each step.
+// Prints one JSON object a line, {id, check, ok, difference?}, and counts on stderr. Exit status: 0 when all is equal,
+// or equivalent, to what was recorded, 1 when not. It knows no declared divergences. docs/conformance-format.md
+// explains each step.
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -24,6 +25,8 @@ const rules = {
   anything: () => true,
   identifier: (want, got) =>
     typeof want === "string" && typeof got === "string" ? masked(want) === masked(got) : same(want, got),
+  requestId: (want, got) =>
+    rules.identifier(want, got) || (masked(want) !== want && masked(want) === String(got).replace(/[0-9a-f]{8,}/, "*")),
   callId: (want, got) => rules.identifier(want, got) || [want, got].every((id) => /^[A-Za-z0-9]{9}$/.test(id)),
   timestamp: (want, got) => Number.isInteger(got) && got > 0,
   text: (want, got) => (want ?? "") === (got ?? ""),
@@ -40,32 +43,32 @@ const LOGPROBS = {
   "choices[*].logprobs.content[*].logprob": rules.logprob,
   "choices[*].logprobs.content[*].top_logprobs[*].logprob": rules.logprob,
 };
-const RENDER = { request_id: rules.identifier, "[*].request_id": rules.identifier,
+const RENDER = { request_id: rules.requestId, "[*].request_id": rules.requestId,
   prompt_text: rules.anything, "[*].prompt_text": rules.anything };
 const BATCH = { id: rules.anything, model: rules.anything, system_fingerprint: rules.anything,
   created: rules.timestamp, "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
 const STREAM = { "choices[*].message.content": rules.text, "choices[*].message.reasoning": rules.text,
   "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
 
-// The first place where `got` is not what is wanted, null where there is none.
-function difference(want, got, special, nullIsAbsent, path = "") {
+// The first place where `got` is not what is wanted, null where there is none. `alike` may allow a difference.
+function difference(want, got, special, nullIsAbsent, path = "", alike = () => false) {
   const rule = special[path];
   if (rule) return rule(want, got) ? null : { path, want, got };
   if (isObject(want) && isObject(got)) {
     for (const key of new Set([...Object.keys(want), ...Object.keys(got)])) {
-      const found = difference(want[key], got[key], special, nullIsAbsent, path ? `${path}.${key}` : key);
+      const found = difference(want[key], got[key], special, nullIsAbsent, path ? `${path}.${key}` : key, alike);
       if (found) return found;
     }
     return null;
   }
   if (Array.isArray(want) && Array.isArray(got) && want.length === got.length) {
     for (let at = 0; at < want.length; at++) {
-      const found = difference(want[at], got[at], special, nullIsAbsent, `${path}[*]`);
+      const found = difference(want[at], got[at], special, nullIsAbsent, `${path}[*]`, alike);
       if (found) return found;
     }
     return null;
   }
-  return (nullIsAbsent ? same(want, got) : want === got) ? null : { path, want, got };
+  return (nullIsAbsent ? same(want, got) : want === got) || alike(path, want, got) ? null : { path, want, got };
 }
 
 // Answers that are errors: status, type, param and message count; of two schema errors neither the message nor how much
@@ -147,6 +150,21 @@ if (!server) {
   process.exit(2);
 }
 
+// What an engine does not notice: by field, the values that mean what its absence means.
+const defaults = JSON.parse(readFileSync(`${golden}/defaults.json`, "utf8"));
+const window = (await (await fetch(`${url}/v1/models`)).json()).data?.[0]?.max_model_len;
+
+// Says whether two values in a rendered request mean the same to an engine.
+const alikeIn = (rendered) => (path, want, got) => {
+  const field = path.replace(/^\[\*\]\.?/, "");
+  const same = [undefined, ...(defaults[field] ?? [])];
+  // Without a limit an engine generates until its window is full.
+  if (field === "sampling_params.max_tokens")
+    same.push(...[rendered].flat().map((prompt) => window - prompt.token_ids.length));
+  const texts = same.map((value) => JSON.stringify(value));
+  return [want, got].every((value) => texts.includes(JSON.stringify(value)));
+};
+
 async function post(path, body) {
   const answer = await fetch(url + path, {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
@@ -159,7 +177,7 @@ async function* replay(one, recording) {
   const rendered = await post(`${path}/render`, one.request);
   yield ["render", Math.max(rendered.status, recording.status) >= 400
     ? errorDifference(recording.status, recording.render, rendered.status, rendered.body)
-    : difference(recording.render, rendered.body, RENDER, false)];
+    : difference(recording.render, rendered.body, RENDER, false, "", alikeIn(recording.render))];
   if (recording.generate === undefined) return;
 
   const chat = one.api === "chat";

@@ -1,0 +1,54 @@
+"""Differences of a rendered request that an engine does not notice: golden/defaults.json says which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from renderd.conformance.cases import Folder
+from renderd.conformance.compare import random_masked
+from renderd.conformance.paths import ABSENT, Path
+
+
+class Equivalents:
+    """The table: by field of a rendered request, the values that mean what its absence means."""
+
+    def __init__(self, table: Mapping[str, list[Any]]) -> None:
+        self._table = table
+
+    @classmethod
+    def load(cls, golden: Folder) -> Equivalents:
+        """Of a folder of cases; without the file hardly anything is. Raises ValueError for another form."""
+        path = golden / "defaults.json"
+        return cls(msgspec.json.decode(path.read_bytes(), type=dict[str, list[Any]]) if path.exists() else {})
+
+    def allow(self, whole: Any, path: Path, want: Any, got: Any, window: int | None) -> bool:
+        """Whether two values at a place of a rendered request mean the same to an engine.
+
+        `whole` is what `want` lies in, `window` how many tokens prompt and answer may have, if that is known.
+        """
+        prompt, keys = (whole[path[0]], path[1:]) if path and isinstance(path[0], int) else (whole, path)
+        place = ".".join(map(str, keys))
+        if place == "request_id":
+            return _same_but_random(want, got)
+        same = [ABSENT, *self._table.get(place, ())]
+        if place == "sampling_params.max_tokens" and window is not None:
+            # Without a limit an engine generates until its window is full.
+            same.append(window - len(prompt["token_ids"]))
+        return all(any(_identical(value, one) for one in same) for value in (want, got))
+
+
+def _identical(left: Any, right: Any) -> bool:
+    """Equal, and both booleans or neither."""
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _same_but_random(want: Any, got: Any) -> bool:
+    """Two ids that begin alike and end in random digits, as many as each server likes: eight at least."""
+    if not isinstance(want, str) or not isinstance(got, str):
+        return False
+    masked = re.escape(random_masked(want)).replace(re.escape("*"), "[0-9a-f]{8,}")
+    return masked != re.escape(want) and re.fullmatch(masked, got) is not None

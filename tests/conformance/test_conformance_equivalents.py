@@ -1,0 +1,64 @@
+"""What no engine notices is told apart from what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fake
+import pytest
+
+from renderd.conformance import report
+from renderd.conformance.cases import Golden
+from renderd.conformance.client import Client
+from renderd.conformance.divergences import Divergences
+from renderd.conformance.equivalents import Equivalents
+from renderd.conformance.kinds import count
+from renderd.conformance.main import GOLDEN
+from renderd.conformance.paths import ABSENT, parse
+from renderd.conformance.runner import replay
+
+TABLE = Equivalents.load(GOLDEN)
+PROMPT: dict[str, Any] = {"token_ids": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("place", "want", "got", "allowed"),
+    [
+        ("sampling_params.stop", [], ABSENT, True),
+        ("sampling_params.stop", ABSENT, [], True),
+        ("sampling_params.stop", ["END"], ABSENT, False),
+        ("[0].sampling_params.top_p", 1.0, ABSENT, True),
+        ("sampling_params.top_p", 0.95, ABSENT, False),
+        ("sampling_params.top_k", -1, 0, True),
+        ("sampling_params.n", True, ABSENT, False),
+        ("sampling_params.output_kind", 2, ABSENT, True),
+        ("sampling_params.unheard_of", None, ABSENT, False),
+        ("sampling_params.max_tokens", 97, ABSENT, True),
+        ("[0].sampling_params.max_tokens", ABSENT, 97, True),
+        ("sampling_params.max_tokens", 16, ABSENT, False),
+        ("cache_salt", None, ABSENT, True),
+        ("token_ids", [1], ABSENT, False),
+        ("request_id", "chatcmpl-95d07f6af1049db6", "chatcmpl-04861778", True),
+        ("request_id", "chatcmpl-95d07f6af1049db6", "cmpl-04861778", False),
+        ("request_id", "chatcmpl-mine", "chatcmpl-04861778", False),
+    ],
+)
+def test_what_an_engine_takes_for_the_same(place: str, want: Any, got: Any, allowed: bool) -> None:
+    whole = [PROMPT] if place.startswith("[") else PROMPT
+    assert TABLE.allow(whole, parse(place), want, got, 100) is allowed
+
+
+def test_without_a_window_a_limit_is_missed() -> None:
+    assert not TABLE.allow(PROMPT, parse("sampling_params.max_tokens"), 97, ABSENT, None)
+
+
+def test_a_server_that_omits_defaults_is_equivalent(tmp_path: Path) -> None:
+    golden = Golden(fake.write(tmp_path, [fake.record("hello there")]))
+    with fake.serving(fake.Fake("omits_defaults")) as url:
+        results = replay(Client(url), golden, Divergences([]), fake.SERVER)
+    assert [results[0].outcome(check) for check in ("render", "batch")] == ["equivalent", "pass"]
+    assert report.summary(results) == "1 cases: 1 equivalent"
+    assert count(results) == []
+    assert report.differences(results, verbose=False) == ""
+    assert "sampling_params.temperature" in report.differences(results, verbose=True)
