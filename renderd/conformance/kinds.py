@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from renderd.conformance.cases import Case
-from renderd.conformance.checks import Finding
+from renderd.conformance.checks import ROUTES, Finding
 from renderd.conformance.paths import Path
 from renderd.conformance.runner import Result
 
 _ROUTES = {"batch": "derender", "coupled": "derender stream", "stream": "stream against whole"}
 """Of checks, what they compare, where that is not the check's own name."""
+
+_APIS = {
+    f"POST /v1/{path}/{route}": (api, route)
+    for api, path in ROUTES.items()
+    for route in ("render", "derender")
+}
+"""Routes that cases of "http" may ask too."""
 
 _FREE = ("arguments", "chat_template_kwargs", "extra_args", "json", "logit_bias", "properties", "vllm_xargs")
 """Keys whose values have keys of the user's own: a place ends at them."""
@@ -55,15 +62,20 @@ class Count(msgspec.Struct):
         return sum(self.families.values())
 
 
+def asked(case: Case, check: str) -> tuple[str, str]:
+    """API and route, as kinds have them, of what a check of a case compares."""
+    if case.api != "http":
+        return case.api, _ROUTES.get(check, check)
+    route = f"{case.request['method']} {case.request['path'].partition('?')[0]}"
+    return _APIS.get(route, ("http", route))
+
+
 def kind_of(case: Case, check: str, finding: Finding) -> Kind:
     """The kind of a finding that a check of a case made."""
-    route = _ROUTES.get(check, check)
-    if case.api == "http":
-        route = f"{case.request['method']} {case.request['path'].partition('?')[0]}"
     place = _masked(finding.path)
     if place == "error.status" and finding.values is not None:
         place += " {} -> {}".format(*finding.values)
-    return Kind(case.api, route, place)
+    return Kind(*asked(case, check), place)
 
 
 def undeclared(finding: Finding) -> bool:

@@ -14,6 +14,7 @@ from renderd.conformance.runner import Result
 
 CHAT = Case("toy/one", "toy", "chat", {})
 HTTP = Case("toy/two", "toy", "http", {"method": "POST", "path": "/tokenize?x=1"})
+RENDER = Case("toy/five", "toy", "http", {"method": "POST", "path": "/v1/chat/completions/render"})
 
 
 def differs(path: Path, want: Any = 1, got: Any = 2, declared: str = "") -> Finding:
@@ -40,6 +41,7 @@ def differs(path: Path, want: Any = 1, got: Any = 2, declared: str = "") -> Find
             "chat render: sampling_params.structured_outputs.json",
         ),
         (CHAT, "order", Finding("random chunks: choice 0: role came again"), "chat order"),
+        (RENDER, "http", differs(("sampling_params", "n")), "chat render: sampling_params.n"),
         (HTTP, "http", differs(("0", 3, "usage")), "http POST /tokenize: [][].usage"),
     ],
 )
