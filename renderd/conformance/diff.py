@@ -13,6 +13,7 @@ from renderd.conformance import documents, kinds
 from renderd.conformance.cases import Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, brief, comparable_failures, failed
 from renderd.conformance.compare import Rules, differences, number
+from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.paths import ABSENT, show
 from renderd.conformance.rules import BATCH, ENGINE, HTTP, RENDER, stream_rules
 from renderd.conformance.runner import Result
@@ -42,7 +43,9 @@ _LIKELY = {
 """Which tokens were likely, and how likely, is the engine's affair where two engines were asked."""
 
 
-def changes(case: Case, before: Recording, after: Recording, engine: bool) -> dict[str, list[Finding]]:
+def changes(
+    case: Case, before: Recording, after: Recording, engine: bool, equivalents: Equivalents
+) -> dict[str, list[Finding]]:
     """What a later recording of a case has otherwise, by what was compared: all that both of them have.
 
     The rules are those by which answers are compared with recordings. `engine`: of a tokens-only engine.
@@ -59,7 +62,8 @@ def changes(case: Case, before: Recording, after: Recording, engine: bool) -> di
     for view in ("http",) if case.api == "http" else ("render", "batch", "stream"):
         pair = before.view(view), after.view(view)
         if ABSENT not in pair:
-            found[NAMES[view]] = list(_findings(*pair, rules[view]))
+            allowed = equivalents if view == "render" else None
+            found[NAMES[view]] = list(_findings(*pair, rules[view], allowed))
     if case.api == "http":
         found["http"] += _headers(before, after)
     # Where an answer is the coupled server's, derender has one of its own.
@@ -75,14 +79,19 @@ def changes(case: Case, before: Recording, after: Recording, engine: bool) -> di
     return found
 
 
-def _findings(want: Any, got: Any, rules: Rules) -> Iterator[Finding]:
+def _findings(want: Any, got: Any, rules: Rules, equivalents: Equivalents | None = None) -> Iterator[Finding]:
     error = failed(want) or failed(got)
     if error:
         want, got, rules = comparable_failures(want, got)
     for difference in differences(want, got, rules):
         what = f"{show(difference.path)}: {brief(difference.want)} -> {brief(difference.got)}"
-        path = ("error", *difference.path) if error else difference.path
-        yield Finding(what, values=(difference.want, difference.got), path=path)
+        values = (difference.want, difference.got)
+        if error:
+            yield Finding(what, values=values, path=("error", *difference.path))
+        elif equivalents is not None and equivalents.allow(want, difference.path, *values, None):
+            yield Finding(what, aside="equivalent", values=values, path=difference.path)
+        else:
+            yield Finding(what, values=values, path=difference.path)
 
 
 def _headers(before: Recording, after: Recording) -> Iterator[Finding]:
@@ -106,6 +115,7 @@ class Comparison:
         self.servers: list[str] = []
         self.results: list[Result] = []
         self.alone = [0, 0]
+        equivalents = Equivalents.load(before.folder)
         for server in servers:
             engine = before.servers[server].get("kind") == "engine"
             cases, family = before.cases(server), before.family(server)
@@ -115,7 +125,7 @@ class Comparison:
             for side, recorded in enumerate((theirs, ours)):
                 self.alone[side] += sum(case.id in recorded for case in cases) - len(both)
             for case in both:
-                found = changes(case, theirs[case.id], ours[case.id], engine)
+                found = changes(case, theirs[case.id], ours[case.id], engine, equivalents)
                 self.results.append(Result(case, found, family))
         self.counts = kinds.count(self.results)
 
@@ -130,7 +140,7 @@ class Comparison:
             finding
             for check, findings in result.found.items()
             for finding in findings
-            if kinds.kind_of(result.case, check, finding) == count.kind
+            if not finding.aside and kinds.kind_of(result.case, check, finding) == count.kind
         )
 
     def summary(self) -> str:

@@ -22,6 +22,7 @@ from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.diff import changes
 from renderd.conformance.divergences import Divergences
+from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.fitting import fitting
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
@@ -87,8 +88,14 @@ class Recorder:
         if known.digest != line["digest"]:
             self.changed.append(f"{case.id}: the case is another one than was recorded")
             return
-        found = changes(case, known, msgspec.convert(line, Recording), server.engine)
-        said = [f"{case.id}: {check}: {one.what}" for check, several in found.items() for one in several]
+        now = msgspec.convert(line, Recording)
+        found = changes(case, known, now, server.engine, server.equivalents or Equivalents({}))
+        said = [
+            f"{case.id}: {check}: {one.what}"
+            for check, several in found.items()
+            for one in several
+            if not one.aside
+        ]
         self.changed += said[:1]
         self.same += not said
 

@@ -14,6 +14,7 @@ import pytest
 from hatch_build import pack
 from renderd.conformance import diff, main, record
 from renderd.conformance.cases import Case, Golden, Recording
+from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.main import GOLDEN
 
 DIGEST = "0123456789abcdef"
@@ -181,8 +182,12 @@ def test_what_changed_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def changed(before: fake.Json, after: fake.Json) -> list[str]:
     case = Case(id="a/b", server="a", api="chat", request={})
-    found = diff.changes(case, Recording(id="a/b", **before), Recording(id="a/b", **after), engine=False)
-    return [finding.what for findings in found.values() for finding in findings]
+    return differing(case, Recording(id="a/b", **before), Recording(id="a/b", **after))
+
+
+def differing(case: Case, before: Recording, after: Recording) -> list[str]:
+    found = diff.changes(case, before, after, False, Equivalents({"priority": [0]}))
+    return [finding.what for findings in found.values() for finding in findings if not finding.aside]
 
 
 def test_likely_tokens_are_the_engines() -> None:
@@ -209,8 +214,12 @@ def test_errors_and_headers_are_compared() -> None:
     ]
     case = Case(id="a/b", server="a", api="http", request={"method": "GET", "path": "/"})
     pair = [Recording(id="a/b", headers={"content-type": kind}, body="") for kind in ("a/b; c", "a/d")]
-    found = diff.changes(case, *pair, engine=False)["http"]
-    assert [finding.what for finding in found] == ["header content-type: 'a/b' -> 'a/d'"]
+    assert differing(case, *pair) == ["header content-type: 'a/b' -> 'a/d'"]
+
+
+def test_what_no_engine_notices_is_no_change() -> None:
+    assert changed({"render": {"priority": 0}}, {"render": {}}) == []
+    assert changed({"render": {"priority": 1}}, {"render": {}}) == ["priority: 1 -> (absent)"]
 
 
 def test_derender_is_compared_beside_the_coupled_answer() -> None:
