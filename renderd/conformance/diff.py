@@ -21,6 +21,9 @@ from renderd.conformance.runner import Result
 NAMES = {"render": "render", "http": "http", "batch": "answer", "stream": "answer stream"}
 """Of each view of a recording, the name of its comparison. The coupled answer goes before derender's own."""
 
+SHOWN = 3
+"""Families that a row of a page's table names."""
+
 
 def _candidates(want: Any, got: Any) -> bool:
     """As many other tokens, numbers for numbers. A completion's sampled token may be among them or not."""
@@ -50,7 +53,7 @@ def changes(
 
     The rules are those by which answers are compared with recordings. `engine`: of a tokens-only engine.
     """
-    choices = int(case.request.get("n") or 1) if case.api != "http" else 1
+    choices = 1 if case.output is None else int(case.request.get("n") or 1)  # else it may be no number
     likely = {} if before.generate == after.generate else _LIKELY
     rules = {
         "render": RENDER,
@@ -163,7 +166,9 @@ class Comparison:
         """The same as a table for a page, without the values."""
         lines = ["| Where | Place | Cases | Families | Example |", "|---|---|---:|---|---|"]
         for count in self.counts:
-            families = ", ".join(f"{name} {cases}" for name, cases in by_count(count))
+            named = [f"{name} {cases}" for name, cases in by_count(count)]
+            more = [f"{len(named) - SHOWN} more"] if len(named) > SHOWN else []
+            families = ", ".join(named[:SHOWN] + more)
             kind = count.kind
             where = kind.route if kind.api == "http" else f"{kind.api} {kind.route}"
             place = kind.place.replace("|", "\\|")

@@ -181,7 +181,7 @@ def test_what_changed_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def changed(before: fake.Json, after: fake.Json) -> list[str]:
-    case = Case(id="a/b", server="a", api="chat", request={})
+    case = Case(id="a/b", server="a", api="chat", request={"n": "x"})
     return differing(case, Recording(id="a/b", **before), Recording(id="a/b", **after))
 
 
