@@ -137,9 +137,18 @@ def test_from_a_wheel_alone(tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     # `-P`, a folder elsewhere and the extracted files first: nothing of this checkout is found.
     code = "import sys, renderd; from renderd.cli import main; print(renderd.__file__); sys.exit(main())"
-    command = [sys.executable, "-P", "-c", code, "conformance", "--model-dir", str(model_path("qwen3"))]
+    command = [sys.executable, "-P", "-c", code, "conformance"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    done = run("--model-dir", str(model_path("qwen3")))
     assert str(tmp_path) in done.stdout.splitlines()[0]
     assert "qwen3-hermes: " in done.stdout, json.dumps([done.stdout, done.stderr])
     assert done.returncode == 0
+    done = run("diff", "vllm-0.32.0", "vllm-0.33.0", "--server", "llama3-json")
+    assert "vllm-0.32.0 -> vllm-0.33.0: 86 cases in both, " in done.stdout, done.stderr
+    assert done.returncode == 1
