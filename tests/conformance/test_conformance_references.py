@@ -204,6 +204,13 @@ def test_likely_tokens_are_the_engines() -> None:
     assert len(changed(one | runs[0], answer("d", ("a", -3.0), ("c", -4.0)) | runs[1])) == 1
 
 
+def test_random_digits_may_be_few() -> None:
+    ids = ["chatcmpl-026b930b", "chatcmpl-0bee38ad", f"chatcmpl-8{'f' * 15}", "chatcmpl-mine", None]
+    renders: list[fake.Json] = [{"render": {"request_id": name}} for name in ids]
+    for other, differs in zip(renders[1:], (0, 0, 1, 1), strict=True):
+        assert len(changed(renders[0], other)) == differs
+
+
 def test_errors_and_headers_are_compared() -> None:
     error = {"message": "no", "type": "BadRequestError", "param": "messages", "code": 400}
     refused = {"status": 400, "render": {"error": error}}
