@@ -82,6 +82,10 @@ def changes(
             found[NAMES[view]] = list(_findings(*pair, rules[view], allowed))
     if case.api == "http":
         found["http"] += _headers(before, after)
+    generated = [one if isinstance(one, list) else [one] for one in (before.generate, after.generate)]
+    if None not in generated[0] + generated[1]:
+        pairs = zip(generated[0], generated[1], strict=False)
+        found["generate"] = [one for want, got in pairs for one in _findings(want, got, ENGINE)]
     # Where an answer is the coupled server's, derender has one of its own.
     if before.batch is not None and after.batch is not None:
         own = [

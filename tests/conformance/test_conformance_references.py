@@ -211,6 +211,16 @@ def test_random_digits_may_be_few() -> None:
         assert len(changed(renders[0], other)) == differs
 
 
+def test_what_engines_generated_is_compared() -> None:
+    def generated(*keys: str) -> fake.Json:
+        return {"generate": {"request_id": "a", "choices": [{"index": 0} | dict.fromkeys(keys)]}}
+
+    assert changed(generated(), generated()) == []
+    assert changed(generated(), generated("new")) == ["choices[0].new: (absent) -> null"]
+    several: list[fake.Json] = [{"generate": [generated(*keys)["generate"]]} for keys in ((), ("new",))]
+    assert changed(*several) == ["choices[0].new: (absent) -> null"]
+
+
 def test_errors_and_headers_are_compared() -> None:
     error = {"message": "no", "type": "BadRequestError", "param": "messages", "code": 400}
     refused = {"status": 400, "render": {"error": error}}
