@@ -197,7 +197,7 @@ def test_likely_tokens_are_the_engines() -> None:
         return {"batch": {"choices": [{"index": 0, "logprobs": {"content": content}}]}}
 
     one, other = answer("a", ("a", -1.0), ("b", -2.0)), answer("a", ("a", -3.0), ("c", -4.0))
-    runs: list[fake.Json] = [{"generate": {"request_id": name}} for name in "xy"]
+    runs: list[fake.Json] = [{"generate": {"request_id": "8" + digit * 15}} for digit in "ab"]
     assert changed(one | runs[0], other | runs[1]) == []
     assert len(changed(one | runs[0], other | runs[0])) == 4
     assert len(changed(one | runs[0], answer("a", ("a", -3.0)) | runs[1])) == 1
