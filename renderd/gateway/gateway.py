@@ -62,7 +62,7 @@ def _prepare(face: Face, body: bytes, request_id: str | None) -> bytes:
 
 def _finish(face: Face, body: bytes, request_id: str | None) -> bytes:
     finished = unpacked_finished(body)
-    return face.finish(finished.prepared, finished.responses)
+    return face.finish(finished.prepared, finished.responses())
 
 
 def gateway_of(server: Server, setup: Setup, system_fingerprint: str | None) -> Gateway:

@@ -86,10 +86,23 @@ class Prepared(msgspec.Struct, kw_only=True):
 
 
 class Finished(msgspec.Struct):
-    """A request with all that engines answered to it, one answer a prompt."""
+    """A request with all that engines answered to it, one answer a prompt.
+
+    The answers are JSON: what an engine sends and nobody reads may have numbers for which MessagePack has no
+    room.
+    """
 
     prepared: Prepared
-    responses: list[GenerateResponse]
+    answers: bytes
+
+    @classmethod
+    def of(cls, prepared: Prepared, responses: Sequence[GenerateResponse]) -> Finished:
+        """A request and what engines answered."""
+        return cls(prepared, msgspec.json.encode(responses))
+
+    def responses(self) -> list[GenerateResponse]:
+        """What engines answered."""
+        return msgspec.json.decode(self.answers, type=list[GenerateResponse])
 
 
 def prompt_of(generate: GenerateRequest, echo: str = "") -> Prompt:

@@ -102,7 +102,7 @@ class GatewayEndpoint(Endpoint):
         if tokens_of(answered) <= _BRIEF_TOKENS:
             body = self._face.finish(prepared, answered)
         else:
-            body = await self._long_work.do(self._finishing, packed(Finished(prepared, answered)), None)
+            body = await self._long_work.do(self._finishing, packed(Finished.of(prepared, answered)), None)
         try:
             await respond(send, *self.answered(body))
         except asyncio.CancelledError:

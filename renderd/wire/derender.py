@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from math import isfinite
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import NODEFAULT, Meta, Raw
 from msgspec.structs import FieldInfo, fields
 
 from renderd.wire.decode import convert, parse_json, parse_object, validation_error
-from renderd.wire.errors import ApiError
+from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateChunk, GenerateResponse
 from renderd.wire.state import DerenderStreamState
 
@@ -204,7 +205,25 @@ def _field(value: Any, field: FieldInfo, loc: str) -> Any:
         return None
     if value is None and field.default is not NODEFAULT:
         raise validation_error(loc, "Input should not be null")
-    return convert(value, field.type, loc)
+    found = convert(value, field.type, loc)
+    if field.name in _OF_ENGINES and not _finite(found):
+        raise bad_request("Out of range float values are not JSON compliant")
+    return found
+
+
+_OF_ENGINES = ("generate_response", "generate_responses", "generate_chunk")
+"""Fields whose values are handed on."""
+
+
+def _finite(value: Any) -> bool:
+    """Whether all numbers can be written as JSON, which has no NaN and no infinity."""
+    left = [msgspec.to_builtins(value)]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and not isfinite(one):
+            return False
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return True
 
 
 def _check_ids(response: GenerateResponse, loc: str) -> None:

@@ -104,10 +104,35 @@ def test_lenient_spellings() -> None:
     assert answer["usage"]["prompt_tokens"] == 12
 
 
-def test_python_json() -> None:
-    generated = json.dumps({**FINISHED, "metrics": {"time": float("nan")}})
-    answer = derenderer().chat(b'{"generate_response": %s}' % generated.encode())
-    assert json.loads(answer)["metrics"] == {"time": None}
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"metrics": {"time": "NUMBER"}},
+        {"kv_transfer_params": {"blocks": [1, ["NUMBER"]]}},
+        {"prompt_logprobs": [None, {"5": {"logprob": "NUMBER"}}]},
+    ],
+)
+def test_numbers_that_json_cannot_say(number: str, place: Json) -> None:
+    """Python reads them. Written as null they would be lost."""
+    generated = json.dumps({**FINISHED, **place}).replace('"NUMBER"', number)
+    for field, route in (("generate_response", "chat"), ("generate_responses", "completion")):
+        listed = f"[{generated}]" if route == "completion" else generated
+        error = fails(f'{{"{field}": {listed}}}'.encode(), route)
+        message = "Out of range float values are not JSON compliant"
+        assert (error.status, error.type, error.message) == (400, "BadRequestError", message)
+
+
+def test_numbers_of_a_streamed_event_that_json_cannot_say() -> None:
+    event = json.dumps(chunk([9707], logprobs={"content": [{"token_id": 9707, "logprob": float("nan")}]}))
+    assert fails(f'{{"stream": true, "generate_chunk": {event}}}'.encode()).type == "BadRequestError"
+    answer = chat(derenderer(), stream=True, generate_chunk=chunk([9707]) | {"unread": float("nan")})
+    assert answer["chunk"]["choices"]
+
+
+def test_numbers_of_any_size_are_handed_on() -> None:
+    metrics = {"most": 10**40, "least": -(10**40)}
+    assert chat(derenderer(), generate_response={**FINISHED, "metrics": metrics})["metrics"] == metrics
 
 
 UNREAD = '{"stream": true, "generate_chunk": {"request_id": "rq", "choices": [{"index": 0}]}, %s}'

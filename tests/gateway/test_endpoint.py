@@ -14,7 +14,7 @@ from renderd.server.config import ServerConfig
 from renderd.server.endpoint import BROKEN_OFF
 from renderd.server.gateway_endpoint import GatewayEndpoint
 from renderd.server.long_work import LongWork
-from renderd.wire.generate import GenerateChunk, GenerateChunkChoice, GenerateResponse
+from renderd.wire.generate import GenerateChoice, GenerateChunk, GenerateChunkChoice, GenerateResponse
 from tests.gateway.support import FakeRoute, gateway
 
 CHAT = "/v1/chat/completions"
@@ -221,3 +221,22 @@ def test_a_session_may_be_a_header() -> None:
     assert asyncio.run(asked({})) is None
     assert asyncio.run(asked({}, **{"x-session-id": "a"})) == "a"
     assert asyncio.run(asked({"conversation_id": "b"}, **{"x-session-id": "a"})) == "b"
+
+
+@pytest.mark.parametrize("length", [5, 500])
+def test_numbers_of_any_size_are_handed_on(length: int) -> None:
+    """Those of a long answer go through another process."""
+    most = {"most": 10**40, "least": -(10**40)}
+    choice = GenerateChoice(0, token_ids=[9707] * length, routed_experts=[[10**30]])
+    response = GenerateResponse(request_id="x", choices=[choice], metrics=most)
+
+    async def run() -> Any:
+        api, _ = endpoint(FakeRoute(wholes=[response]))
+        client = Client(json.dumps(BODY | {"stream": False}).encode())
+        await api(scope(), client.receive, client.send)
+        assert client.sent[0]["status"] == 200
+        return json.loads(client.body)
+
+    answer = asyncio.run(run())
+    assert answer["metrics"] == most
+    assert answer["choices"][0]["routed_experts"] == [[10**30]]
