@@ -19,9 +19,6 @@ from renderd.conformance.paths import ABSENT, show
 from renderd.conformance.rules import BATCH, ENGINE, HTTP, RENDER, stream_rules
 from renderd.conformance.runner import Result
 
-NAMES = {"render": "render", "http": "http", "batch": "answer", "stream": "answer stream"}
-"""Of each view of a recording, the name of its comparison. The coupled answer goes before derender's own."""
-
 _DIGITS = re.compile("[0-9a-f]{8,}")
 
 
@@ -75,28 +72,36 @@ def changes(
         "stream": stream_rules(choices, own=False).after(likely),
     }
     found: dict[str, list[Finding]] = {}
-    for view in ("http",) if case.api == "http" else ("render", "batch", "stream"):
-        pair = before.view(view), after.view(view)
-        if ABSENT not in pair:
+
+    def compare(name: str, view: str, *pair: Recording) -> None:
+        values = [one.view(view) for one in pair]
+        if ABSENT not in values:
             allowed = equivalents if view == "render" else None
-            found[NAMES[view]] = list(_findings(*pair, rules[view], allowed))
+            found[name] = list(_findings(values[0], values[1], rules[view], allowed))
+
     if case.api == "http":
+        compare("http", "http", before, after)
         found["http"] += _headers(before, after)
+        return found
+    compare("render", "render", before, after)
     generated = [one if isinstance(one, list) else [one] for one in (before.generate, after.generate)]
     if None not in generated[0] + generated[1]:
         pairs = zip(generated[0], generated[1], strict=False)
         found["generate"] = [one for want, got in pairs for one in _findings(want, got, ENGINE)]
-    # Where an answer is the coupled server's, derender has one of its own.
-    if before.batch is not None and after.batch is not None:
-        own = [
-            Recording(id=case.id, derender_batch=one.derender_batch, derender_stream=one.derender_stream)
-            for one in (before, after)
-        ]
-        for view, name in (("batch", "derender"), ("stream", "derender stream")):
-            pair = own[0].view(view), own[1].view(view)
-            if ABSENT not in pair:
-                found[name] = list(_findings(*pair, rules[view]))
+    # A coupled server's answer stands beside derender's own, and where only one has it, for it.
+    if before.batch is not None or after.batch is not None:
+        compare("answer", "batch", before, after)
+        compare("answer stream", "stream", before, after)
+    if (before.batch is None) == (after.batch is None):
+        own = [_derendered(one) for one in (before, after)]
+        compare("derender", "batch", *own)
+        compare("derender stream", "stream", *own)
     return found
+
+
+def _derendered(one: Recording) -> Recording:
+    """The answers of derender alone."""
+    return Recording(id=one.id, derender_batch=one.derender_batch, derender_stream=one.derender_stream)
 
 
 def _findings(want: Any, got: Any, rules: Rules, equivalents: Equivalents | None = None) -> Iterator[Finding]:

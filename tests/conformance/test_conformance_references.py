@@ -78,7 +78,7 @@ def test_what_was_recorded_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "0 cases recorded, 2 as they were" in capsys.readouterr().out
     assert recorded(golden, tmp_path, fake.Fake("drops_last_character"), "--server", "toy")[0] == 1
     said = capsys.readouterr().out
-    assert "answered otherwise now: toy/hello there-stop: answer: choices[0].message.content" in said
+    assert "answered otherwise now: toy/hello there-stop: derender: choices[0].message.content" in said
     assert file.read_bytes() == before
     # What is missing is added behind it.
     more = fake.write(tmp_path / "more", PAIRS)
@@ -166,14 +166,15 @@ def test_what_changed_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[
     report = tmp_path / "report.json"
     status, said = compare(own, shorter, "--report", str(report))
     assert status == 1
-    assert "chat answer: choices[].message.content: 3 cases\n  toy 3\n" in said
+    assert "chat derender: choices[].message.content: 3 cases\n  toy 3\n" in said
     assert 'toy/hello there-stop: choices[0].message.content: "hello there" -> "hello ther"' in said
     assert "4 cases in both, 3 differ" in said
     assert json.loads(report.read_text())["counts"]["fail"] == 3
     status, said = compare(own, shorter, "--markdown")
-    assert "| chat answer | `choices[].message.content` | 3 | toy 3 | `toy/hello there-stop` |" in said
+    assert "| chat derender | `choices[].message.content` | 3 | toy 3 | `toy/hello there-stop` |" in said
     # A coupled server's answers and a derender server's are compared as when they are replayed.
     assert main.main(["diff", "vllm-0.33.0", str(shorter.parent), "--cases", str(golden)]) == 1
+    assert "chat answer: choices[].message.content: 3 cases" in capsys.readouterr().out
     shorter.write_text("\n".join(shorter.read_text().splitlines()[:1]) + "\n")
     assert "1 cases in both, 1 differ; 3 in " in compare(own, shorter)[1]
     shorter.write_text("")
