@@ -196,7 +196,7 @@ class Comparison:
             place = kind.place.replace("|", "\\|")
             cells = (where, f"`{place}`" if place else "", str(count.cases), families, f"`{count.example}`")
             lines.append(f"| {' | '.join(cells)} |")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", self.summary()])
 
 
 def by_count(count: kinds.Count) -> list[tuple[str, int]]:

@@ -89,6 +89,9 @@ class Recorder:
             self.changed.append(f"{case.id}: the case is another one than was recorded")
             return
         now = msgspec.convert(line, Recording)
+        # What was recorded beside an engine may have more: coupled answers, and another engine's.
+        generated = known.generate if known.generate == now.generate else None
+        known = msgspec.structs.replace(known, batch=None, stream=None, generate=generated)
         found = changes(case, known, now, server.engine, server.equivalents or Equivalents({}))
         said = [
             f"{case.id}: {check}: {one.what}"

@@ -87,6 +87,18 @@ def test_what_was_recorded_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert list(lines(file)) == [case["id"] for case, _ in PAIRS]
 
 
+def test_a_reference_that_was_recorded_beside_an_engine(tmp_path: Path) -> None:
+    """Its coupled answers are no answers of this server, nor is what its engine generated."""
+    case, line = fake.record("hello there", digest=DIGEST)
+    golden = fake.write(tmp_path / "golden", [(case, line)])
+    _, file = recorded(golden, tmp_path, fake.Fake())
+    beside = lines(file)[case["id"]] | {"batch": {"choices": []}, "stream": []}
+    beside["generate"] = beside["generate"] | {"request_id": "another"}
+    file.write_text(json.dumps(beside) + "\n")
+    assert recorded(golden, tmp_path, fake.Fake())[0] == 0
+    assert recorded(golden, tmp_path, fake.Fake("drops_last_character"), "--server", "toy")[0] == 1
+
+
 def test_a_case_that_became_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, file = recorded(fake.write(tmp_path / "golden", PAIRS), tmp_path, fake.Fake())
     changed = [(PAIRS[0][0], PAIRS[0][1] | {"digest": "f" * 16}), *PAIRS[1:]]
