@@ -76,6 +76,8 @@ def answer(handler: Handler, body: bytes, request_id: str | None) -> bytes:
         # JSON can spell lone surrogates and numbers of any size. Most fields are never looked at closely
         # enough to mind; where one has to be written out or stored, this is what the client sent.
         raise bad_request(f"The request holds a value that cannot be used: {error}") from None
+    except RecursionError:  # where the work goes deeper than reading the body did
+        raise bad_request("The request is nested too deeply to be used.") from None
 
 
 class LongWork:

@@ -145,6 +145,15 @@ def test_values_that_cannot_be_used_are_the_clients_fault(
     assert answer.json()["error"]["message"].startswith("The request holds a value that cannot be used: ")
 
 
+def test_work_that_goes_deeper_than_reading_did_is_the_clients_fault(
+    client: TestClient, fakes: Fakes
+) -> None:
+    fakes.render.error = RecursionError()
+    answer = client.post("/v1/chat/completions/render", content=b"{}", headers=JSON)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "The request is nested too deeply to be used."
+
+
 @pytest.mark.parametrize("size", [2, 100_000])
 def test_defects_are_logged_and_say_nothing(
     client: TestClient, fakes: Fakes, caplog: pytest.LogCaptureFixture, size: int
