@@ -143,6 +143,7 @@ class Judge:
             want = self._server.renamed(want)
         if failed(want) or failed(got):
             where = "error"
+            said = (got if failed(got) else want)["message"]
             want, got, rules = comparable_failures(want, got)
         for difference in differences(want, got, rules):
             verdict = self._divergences.judge(
@@ -151,6 +152,8 @@ class Judge:
             what = f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
             values = (difference.want, difference.got)
             path = ("error", *difference.path) if where == "error" else difference.path
+            if path == ("error", "status"):
+                what += f" ({brief(said)})"
             if verdict.entry is not None:
                 yield Finding(what, verdict.entry.id, values=values, path=path)
             elif self._renders(where) and self._equivalent(want, path, *values):
@@ -197,16 +200,16 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
     method, path = case.request["method"], case.request["path"]
     answer = http_answer(server, case)
     found = list(judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP))
-    undeclared = any(not finding.declared for finding in found)
-    if undeclared and answer.status in NOT_OFFERED and not server.offers(path, method):
-        yield absent(method, path)
-        return
-    yield from found
     for name, want in recording.headers.items():
         got = answer.headers.get(name)
         if got is None or got.partition(";")[0] != want.partition(";")[0]:
             what = f"header {name}: recorded {want!r}, got {got!r}"
-            yield Finding(what, values=(want, ABSENT if got is None else got), path=("header", name))
+            found.append(Finding(what, values=(want, ABSENT if got is None else got), path=("header", name)))
+    undeclared = any(not finding.declared for finding in found)
+    if undeclared and answer.status in NOT_OFFERED and not server.offers(path, method):
+        yield absent(method, path)
+    else:
+        yield from found
 
 
 ROUTES = {
