@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from renderd.server.connection import Connection
 
 _COPIED_BYTES = 65536
-"""Of a body that is put behind its head, for one write of both; a longer one is not copied."""
+"""Of a body that is put behind its head; a longer one is not copied, and still written with it at once."""
 _UNHEARD = asyncio.Event()
 
 
@@ -170,8 +170,7 @@ class DirectCycle:
             parts.append(body)
             transport.write(b"".join(parts))
         else:
-            transport.write(b"".join(parts))
-            transport.write(body)
+            transport.writelines((b"".join(parts), body))
         self.response_started = True
         self._leave(status, len(body))
         if not self.keep_alive:
