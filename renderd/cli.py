@@ -70,8 +70,17 @@ def _run(argv: Sequence[str] | None) -> int:
     if command is None:
         print(f"renderd: error: unknown command {name!r}; choose from {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    if name == "serve":
+        _end_at_signals()
     run: Callable[[Sequence[str]], int] = getattr(import_module(command.module), command.function)
     return run(rest)
+
+
+def _end_at_signals() -> None:
+    """A server ends in order from its first moment on. While it is imported, which takes a second, there is
+    nothing to put in order, and code that is imported might keep an exception from here."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: os._exit(0))
 
 
 def _usage() -> str:

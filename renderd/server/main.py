@@ -49,14 +49,13 @@ def serve(argv: Sequence[str]) -> int:
     if config.engine_api_key is None and (key := os.environ.get("RENDERD_ENGINE_API_KEY", "").strip()):
         config = replace(config, engine_api_key=key)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(0))
     try:
         _run(config)
     except StartupError as error:
         print(f"renderd serve: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        pass
     return 0
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,6 +194,35 @@ def test_signals_right_after_the_start(numbers: list[signal.Signals]) -> None:
                 time.sleep(seconds)
                 server.process.send_signal(number)
             assert server.process.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_before_anything_is_imported(number: signal.Signals) -> None:
+    code = (
+        "import os, time\n"
+        "from renderd import cli\n"
+        "def importing(name):\n"
+        f"    os.kill(os.getpid(), {number})\n"
+        "    time.sleep(30)\n"
+        "cli.import_module = importing\n"
+        "cli.main(['serve'])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_while_it_starts_leave_nobody(number: signal.Signals) -> None:
+    for seconds in (0.5, 1.0, 1.5, 2.0):
+        command = [sys.executable, "-m", "renderd", "serve", str(model_path("qwen3"))]
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--probe-port", "0"], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(seconds)
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
 
 
 def test_keys_from_the_environment() -> None:
