@@ -84,6 +84,15 @@ class Connection(HttpToolsProtocol):
         else:
             self._direct.on_message_complete()
 
+    def eof_received(self) -> bool | None:  # type: ignore[override] - asyncio takes it
+        """The client sends no more. Whoever waits for an answer that takes long gets it, unless TLS ends with
+        either side; ASGI applications are told that the client is gone."""
+        direct = self._direct
+        if direct is None or direct.more_body or direct.response_complete or self.scheme == "https":
+            return None
+        direct.keep_alive = False
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self._direct is not None:

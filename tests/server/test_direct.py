@@ -136,6 +136,18 @@ def test_what_is_refused_is_read_to_its_end(server: Running) -> None:
     assert statuses(got) == [413, 200, 400, 413, 200]
 
 
+@pytest.mark.parametrize("call", [request(), request(LONG, "/tokenize")], ids=["brief", "long"])
+def test_a_client_that_sends_no_more(server: Running, call: bytes) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
+        connection.sendall(call)
+        connection.shutdown(socket.SHUT_WR)
+        got = b""
+        while part := connection.recv(65536):
+            got += part
+    assert statuses(got) == [200]
+
+
 def test_a_client_that_goes_away(server: Running) -> None:
     whole = request()
     for sent in (whole[:-1], request(LONG, "/tokenize")):
