@@ -84,7 +84,7 @@ class Connection(HttpToolsProtocol):
         else:
             self._direct.on_message_complete()
 
-    def eof_received(self) -> bool | None:  # type: ignore[override] - asyncio takes it
+    def eof_received(self) -> bool | None:  # type: ignore[override]
         """The client sends no more. Whoever waits for an answer that takes long gets it, unless TLS ends with
         either side; ASGI applications are told that the client is gone."""
         direct = self._direct
