@@ -1,0 +1,112 @@
+"""The published results: they are well-formed and explained, and the command makes such."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from golden import results, results_page
+from golden.asked import Asked, Kind
+from golden.processes import REPOSITORY
+from golden.results_page import BEGIN, END, NAMES
+
+EXPLANATIONS = results_page.explanations(results.GOLDEN / "explanations.toml")
+
+
+def section(docs: Path) -> str:
+    return (docs / "conformance.md").read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of every table, its head first."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    return [
+        [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if not line.startswith("| ---")]
+        for table in found
+    ]
+
+
+def check(docs: Path) -> None:
+    """Rows are as wide as their head, counts add up, each kind has the explanation that stands beside it."""
+    published = section(docs)
+    assert "| server |" in published
+    for head, *rows in tables(published):
+        assert rows
+        assert {len(row) for row in rows} == {len(head)}
+        names = [cell.strip() for cell in head]
+        if "pass" in names:
+            at = names.index("cases")
+            for row in rows:
+                total, *counts = (int(cell) for cell in row[at:])
+                assert total == sum(counts)
+    for title in re.split(r"^### ", published, flags=re.MULTILINE):
+        server = next((key for key, name in NAMES.items() if title.startswith(f"What {name} answers")), "")
+        for row in (row for head, *rows in tables(title) if head[0].startswith(" kinds,") for row in rows):
+            kinds = re.findall(r"`([^`]+)`", row[0])
+            assert kinds
+            for kind in kinds:
+                explanation = EXPLANATIONS.of(server, kind)
+                assert explanation is not None
+                assert explanation.what.replace("|", "\\|") == row[-1].strip()
+
+
+def test_the_published_page() -> None:
+    docs = REPOSITORY / "docs"
+    check(docs)
+    for name in NAMES.values():
+        assert f"### What {name} answers otherwise" in section(docs)
+    assert (docs / "divergences.md").is_file()
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "conformance.md").write_text(
+        f"before\n{BEGIN}\nthe last results\n{END}\nafter\n", encoding="utf-8"
+    )
+    return folder
+
+
+def test_the_command(tmp_path: Path, docs: Path) -> None:
+    assert results.main(["--of", "renderd", "--server", "kimi-k2-ids"], tmp_path, docs) == 0
+    check(docs)
+    text = (docs / "conformance.md").read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "the last results" not in text
+    assert "| renderd | " in text
+    assert "were not asked. Asked were: kimi-k2-ids." in text
+    assert "No case fails." in text
+
+
+def keep(folder: Path, server: str, asked: Asked) -> None:
+    (folder / server).mkdir()
+    (folder / server / "qwen3-hermes.json").write_bytes(msgspec.json.encode(asked))
+
+
+ALL = {"all cases": {"fail": 1}, "chat render": {"fail": 1}}
+
+
+def test_what_has_no_explanation_is_not_published(
+    tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = Kind("chat", "render", "unheard.of", {"qwen3-hermes/a": "hermes"}, ["qwen3-hermes/a: it differs"])
+    keep(tmp_path, "vllm", Asked("2026-01-01", "1", "hermes", 1, counts=ALL, kinds=[kind]))
+    assert results.main(["--no-asking"], tmp_path, docs) == 1
+    assert "vllm: no explanation of chat render: unheard.of, 1 cases: qwen3" in capsys.readouterr().err
+    assert "the last results" in section(docs)
+
+
+def test_a_server_that_does_not_start_is_no_pass(tmp_path: Path, docs: Path) -> None:
+    why = "tool parser `x` is not registered"
+    keep(tmp_path, "vllm-rs", Asked("2026-01-01", "1", "hermes", 9, not_started=why, left_out=["--a b"]))
+    assert results.main(["--no-asking"], tmp_path, docs) == 0
+    text = section(docs)
+    assert "does not start with 1 configurations of 9 cases" in text
+    assert f"| `` {why} `` | qwen3-hermes |" in text
+    assert "`--a b` (1)" in text
+    assert re.search(r"\| vllm-rs \| 1 \| 2026-01-01 \| 0 of \d+ \| 0 \| 0 \|", text)
