@@ -24,6 +24,8 @@ from renderd.server.families import Registry, Series
 from renderd.server.process_metrics import ProcessesCollector
 from renderd.telemetry import STAGES, Record
 
+_METHODS, _OTHER = ("GET", "HEAD", "POST"), "other"
+"""Methods that routes have, and what the others are called."""
 _BUCKETS = (0.1, 0.5, 1.0)
 _FINE_BUCKETS = (
     *(0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5),
@@ -194,6 +196,8 @@ class Metrics:
         key = (handler, method, status // 100)
         known = self._known.get(key)
         if known is None:
+            if method not in _METHODS:  # whoever asks could make series of their own
+                method = _OTHER
             known = self._known[key] = _Request(
                 self._requests.labels(method, f"{status // 100}xx", handler),
                 self._request_bytes.labels(handler),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -282,6 +283,15 @@ def test_documentation_pages(client: TestClient, client_of: ClientOf) -> None:
         assert client.head(path).status_code == 200
     without = client_of(disable_fastapi_docs=True)
     assert [without.get(path).status_code for path in paths] == [404, 404, 404]
+
+
+def test_methods_that_no_route_has_are_one_in_the_metrics(client: TestClient) -> None:
+    for method in ("PUT", "DELETE", "PROPFIND", "PURGE", "HEAD"):
+        client.request(method, "/tokenize")
+    text = client.get("/metrics").text
+    assert 'http_requests_total{handler="/tokenize",method="other",status="4xx"} 4.0' in text
+    assert 'http_request_duration_seconds_count{handler="/tokenize",method="other"} 4.0' in text
+    assert set(re.findall(r'method="(\w+)"', text)) == {"HEAD", "other"}
 
 
 def test_metrics(client: TestClient, fakes: Fakes) -> None:
