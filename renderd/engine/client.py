@@ -26,6 +26,8 @@ logger = logging.getLogger("renderd.engine")
 
 GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
+LARGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of one that does not stream: the candidates of 200,000 tokens, twenty each."""
 _LOST = (aiohttp.ClientError, OSError)
 """What a connection may raise. Timeouts of its own are among them."""
 _ABORT_SECONDS = 5.0
@@ -104,11 +106,11 @@ class EngineClient:
             async with timer:
                 self._timers.add(timer)
                 async with await self._post(GENERATE, body) as response:
-                    return await response.read()
+                    return await _whole(response)
         except TimeoutError:
             self.abort_later(request_id)
             raise too_late("The engine did not answer in time.") from None
-        except _LOST as error:
+        except (*_LOST, ValueError) as error:
             raise lost(error) from error
         except asyncio.CancelledError:
             self.abort_later(request_id)
@@ -197,8 +199,8 @@ class EngineClient:
             async with response:
                 after = response.headers.get("Retry-After", "")
                 retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
-                raise said(await response.read(), response.status, retry_after)
-        except _LOST as error:
+                raise said(await _whole(response), response.status, retry_after)
+        except (*_LOST, ValueError) as error:
             raise lost(error) from error
 
 
@@ -311,6 +313,18 @@ class EventStream:
         except (msgspec.DecodeError, RecursionError) as wrong:
             return lost(wrong, self._begun)
         return said(event, code if 400 <= code < 600 else 502, begun=self._begun)
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    """The body. Raises ValueError for one that is too large."""
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            response.close()
+            raise ValueError(f"an answer has more than {LARGEST_ANSWER} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def _read_end(response: aiohttp.ClientResponse) -> None:

@@ -257,3 +257,24 @@ def test_a_reader_that_takes_its_time_is_no_idle_engine(slow_url: str) -> None:
         return count
 
     assert run(slow_url, talk) == 3
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("declared", [True, False])
+def test_an_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch, status: int, declared: bool) -> None:
+    monkeypatch.setattr("renderd.engine.client.LARGEST_ANSWER", 1000)
+
+    async def talk(size: int) -> bytes:
+        length = b"Content-Length: %d\r\n" % size if declared else b""
+        head = b"HTTP/1.1 %d X\r\n%bConnection: close\r\n\r\n" % (status, length)
+        server = await asyncio.start_server(Canned(head + b"x" * size, False).serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        async with server, EngineClient(f"http://{host}:{port}") as client:
+            return await client.generate(request())
+
+    with pytest.raises(EngineFailure) as caught:
+        asyncio.run(talk(1001))
+    assert (caught.value.status, str(caught.value)) == (502, "The engine broke off its answer.")
+    assert caught.value.__notes__ == ["an answer has more than 1000 bytes"]
+    if status == 200:
+        assert len(asyncio.run(talk(1000))) == 1000
