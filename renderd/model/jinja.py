@@ -20,7 +20,8 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 
 from renderd.model.content_format import ContentFormat, detect_content_format
-from renderd.model.sandbox import CountingEnvironment, limited
+from renderd.model.sandbox import CountingEnvironment, limited, written
+from renderd.wire.chat import ToolDicts
 from renderd.wire.errors import ApiError, bad_request
 
 
@@ -42,15 +43,25 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Plain JSON. Jinja's own filter escapes HTML, which no model was trained on."""
-    if not ensure_ascii and separators is None and not sort_keys:
-        if indent is None:
-            return _PLAIN.encode(value)
-        if type(indent) is int and 0 < indent <= _MOST_INDENTED:
-            with suppress(msgspec.DecodeError, UnicodeError):  # NaN, lone surrogates
-                return msgspec.json.format(_PLAIN.encode(value), indent=indent)
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    if ensure_ascii or separators is not None or sort_keys or type(indent) not in (int, type(None)):
+        return json.dumps(
+            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+    texts = written().get(id(value))
+    if texts is None:
+        return _indented(value, indent)
+    if indent not in texts:
+        texts[indent] = _indented(value, indent)
+    return texts[indent]
+
+
+def _indented(value: Any, indent: int | None) -> str:
+    if indent is None:
+        return _PLAIN.encode(value)
+    if 0 < indent <= _MOST_INDENTED:
+        with suppress(msgspec.DecodeError, UnicodeError):  # NaN, lone surrogates
+            return msgspec.json.format(_PLAIN.encode(value), indent=indent)
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 _PLAIN = json.JSONEncoder(ensure_ascii=False)
@@ -127,7 +138,8 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The template's text. Raises ApiError 400 with the reason that Jinja or the template gives."""
         try:
-            limited(len(variables.get("messages", ())))
+            tools = variables.get("tools")
+            limited(len(variables.get("messages", ())), tools.written if type(tools) is ToolDicts else None)
             template = self.template
             context = Context(_ENVIRONMENT, {**_ENVIRONMENT.globals, **variables}, None, template.blocks)
             return "".join(template.root_render_func(context))

@@ -46,12 +46,17 @@ _PADDING = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill"})
 _SIZED_FILTERS = ("center", "format", "indent", "join", "replace", "slice", "batch", "wordwrap")
 
 
+Written = dict[int, dict[int | None, str]]
+
+
 class Spent:
-    """What one rendering has used. `messages`: how long the conversation is."""
+    """What one rendering has used. `messages`: how long the conversation is. `written`: JSON texts that are
+    known, by the identity of the value and the indent."""
 
-    __slots__ = ("_begun", "_deadline", "_look", "_most", "copied", "printed", "steps")
+    __slots__ = ("_begun", "_deadline", "_look", "_most", "copied", "printed", "steps", "written")
 
-    def __init__(self, messages: int = 0) -> None:
+    def __init__(self, messages: int = 0, written: Written | None = None) -> None:
+        self.written: Written = {} if written is None else written
         self.steps = self.printed = self.copied = 0
         self._look = _STEPS_A_LOOK
         self._most = min(MAX_STEPS, FREE_STEPS + STEPS_PER_MESSAGE * messages)
@@ -123,9 +128,14 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-def limited(messages: int = 0) -> None:
-    """Begins to count, for this thread. `messages`: how long the conversation is."""
-    _THREAD.spent = Spent(messages)
+def limited(messages: int = 0, written: Written | None = None) -> None:
+    """Begins to count, for this thread. See Spent."""
+    _THREAD.spent = Spent(messages, written)
+
+
+def written() -> Written:
+    """The JSON texts that are known to the template that this thread renders."""
+    return _THREAD.spent.written
 
 
 def _too_large() -> ApiError:

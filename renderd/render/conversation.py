@@ -12,7 +12,7 @@ import msgspec
 from renderd.model.content_format import ContentFormat
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import ApiError, bad_request
-from renderd.wire.messages import refuses_parts
+from renderd.wire.messages import is_plain, refuses_parts
 
 Message = dict[str, Any]
 
@@ -62,7 +62,16 @@ def build_conversation(
     `knows_developer`: the template handles the developer role itself. Raises ApiError 400 for a content
     part that cannot be rendered.
     """
-    conversation = [_message(message, content_format, model_name) for message in messages]
+    strings = content_format == "string"
+    conversation = [
+        {"role": message["role"], "content": message["content"]}
+        if strings
+        and is_plain(message)
+        and message["role"] != "developer"
+        and not message["content"].startswith(_BILLING)
+        else _message(message, content_format, model_name)
+        for message in messages
+    ]
     return conversation if knows_developer else _without_developer(conversation)
 
 
@@ -78,7 +87,8 @@ def has_media(messages: Iterable[Message]) -> bool:
 
 def count_tool_calls(messages: Iterable[Message]) -> int:
     """Tool calls in the history."""
-    return sum(len(m.get("tool_calls") or ()) for m in messages if m.get("role") == "assistant")
+    called = [m["tool_calls"] for m in messages if m.get("tool_calls") and m.get("role") == "assistant"]
+    return sum(map(len, called))
 
 
 def _message(raw: Message, content_format: ContentFormat, model_name: str) -> Message:
@@ -200,7 +210,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def _without_developer(conversation: list[Message]) -> list[Message]:
     """Developer messages become system messages, and then all system messages one in front."""
-    if not any(message["role"] == "developer" for message in conversation):
+    if "developer" not in [message["role"] for message in conversation]:
         return conversation
     renamed = [_as_system(message) for message in conversation]
     system = [message for message in renamed if message["role"] == "system"]

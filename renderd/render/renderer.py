@@ -21,10 +21,10 @@ from renderd.render.options import RenderOptions
 from renderd.render.responses import render_responses
 from renderd.render.tokenize import detokenize, tokenize, tokenizer_info
 from renderd.render.writer import TemplateWriter, Writer
-from renderd.wire.chat import decode_chat_request
 from renderd.wire.completion import decode_completion_request
 from renderd.wire.decode import parse_object
 from renderd.wire.errors import bad_request
+from renderd.wire.frames import MOST, Frames
 from renderd.wire.responses import decode_responses_request
 
 T = TypeVar("T")
@@ -81,12 +81,17 @@ class Renderer:
         marker_ids = model.prompt_marker_ids(family.prompt_markers if family is not None else ())
         writer = _writer(model)
         self.about = writer.about
+        self._frames = Frames(MOST if model.tokenizer.encoder.max_bytes else 0)
         self.server = Server(model, family, options, marker_ids, writer)
         self.messages_reader = MessagesReader(self.server)
 
     def chat(self, body: bytes, request_id: str | None) -> bytes:
         """`/v1/chat/completions/render`: a GenerateRequest. `request_id`: the X-Request-Id header."""
-        request = _read(decode_chat_request, body)
+        began = telemetry.clock()
+        try:
+            request = self._frames.read(body)
+        finally:
+            telemetry.spent("decode", began)
         return encode(render_chat(self.server, request, request_id))
 
     def completion(self, body: bytes, request_id: str | None) -> bytes:

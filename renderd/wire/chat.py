@@ -8,7 +8,13 @@ from typing import Any, Literal
 import msgspec
 
 from renderd.wire.decode import convert, rule_error
-from renderd.wire.messages import check_call_iterables, check_iterables, read_calls, read_messages
+from renderd.wire.messages import (
+    check_call_iterables,
+    check_iterables,
+    is_plain,
+    read_calls,
+    read_messages,
+)
 from renderd.wire.sampling import (
     Checks,
     Raw,
@@ -46,6 +52,29 @@ class Tool(msgspec.Struct, kw_only=True):
     function: Function
     type: Literal["function"] = "function"
     defer_loading: bool | None = None
+
+
+class ToolDicts(list[dict[str, Any]]):
+    """What `tool_dicts` makes of tools that several requests have. `written`: JSON texts of the tools and of
+    their parts, by the identity of the part and the indent."""
+
+    def __init__(self, tools: list[dict[str, Any]]) -> None:
+        super().__init__(tools)
+        self.written: dict[int, dict[int | None, str]] = {}
+        for tool in tools:
+            for part in (tool, tool["function"], tool["function"]["parameters"]):
+                self.written[id(part)] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # identities mean nothing elsewhere
+
+
+class Tools(list[Tool]):
+    """Tools that were read once, for several requests. `dicts`: see `tool_dicts`."""
+
+    def __init__(self, tools: list[Tool]) -> None:
+        super().__init__(tools)
+        self.dicts = ToolDicts([tool_dict(tool) for tool in tools])
 
 
 class NamedFunction(msgspec.Struct):
@@ -105,6 +134,15 @@ def decode_chat_request(raw: dict[str, Any], loc: str = "body") -> ChatCompletio
     return request
 
 
+def read_chat_messages(raw: list[Any]) -> list[dict[str, Any]]:
+    """The messages of a request as `decode_chat_request` reads them. Raises ApiError 400, not with the place
+    of what is wrong."""
+    if all(map(is_plain, raw)):
+        return raw
+    check_call_iterables(raw)
+    return read_calls(read_messages(raw, ""), "")
+
+
 def tool_choice_kind(request: ChatCompletionRequest) -> ToolChoiceKind | None:
     """The kind of the request's tool choice; None for an explicit null."""
     choice = request.tool_choice
@@ -129,7 +167,10 @@ def tool_dicts(request: ChatCompletionRequest) -> list[dict[str, Any]] | None:
     """The tools as templates and parsers see them (contract C.4): null descriptions and parameters stay,
     null strict
     and defer_loading go."""
-    return None if request.tools is None else [tool_dict(tool) for tool in request.tools]
+    tools = request.tools
+    if isinstance(tools, Tools):
+        return tools.dicts
+    return None if tools is None else [tool_dict(tool) for tool in tools]
 
 
 def tool_dict(tool: Tool) -> dict[str, Any]:

@@ -39,7 +39,20 @@ def read_messages(raw: Any, loc: str) -> list[dict[str, Any]]:
     roles, content parts the faults come later: `read_calls`, `refuses_parts`."""
     if not isinstance(raw, list):
         raise validation_error(loc, "Input should be a valid list")
-    return [_message(message, f"{loc}.{index}") for index, message in enumerate(raw)]
+    return [
+        message if is_plain(message) else _message(message, f"{loc}.{index}")
+        for index, message in enumerate(raw)
+    ]
+
+
+def is_plain(message: Any) -> bool:
+    """Whether a message is a role and a text, as most are: there is nothing else to check then."""
+    return (
+        type(message) is dict
+        and len(message) == 2
+        and type(message.get("content")) is str
+        and type(message.get("role")) is str
+    )
 
 
 def read_calls(messages: list[dict[str, Any]], loc: str) -> list[dict[str, Any]]:
