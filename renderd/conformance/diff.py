@@ -72,11 +72,12 @@ def changes(
         "stream": stream_rules(choices, own=False).after(likely),
     }
     found: dict[str, list[Finding]] = {}
+    renders = case.api == "http" and case.request["path"].partition("?")[0].endswith("/render")
 
     def compare(name: str, view: str, *pair: Recording) -> None:
         values = [one.view(view) for one in pair]
         if ABSENT not in values:
-            allowed = equivalents if view == "render" else None
+            allowed = equivalents if view == "render" or renders else None
             found[name] = list(_findings(values[0], values[1], rules[view], allowed))
 
     if case.api == "http":

@@ -250,6 +250,10 @@ def test_errors_and_headers_are_compared() -> None:
 def test_what_no_engine_notices_is_no_change() -> None:
     assert changed({"render": {"priority": 0}}, {"render": {}}) == []
     assert changed({"render": {"priority": 1}}, {"render": {}}) == ["priority: 1 -> (absent)"]
+    pair = [Recording(id="a/b", body=body) for body in ({"priority": 0}, {})]
+    for path, differs in (("/v1/completions/render", 0), ("/else", 1)):
+        case = Case(id="a/b", server="a", api="http", request={"method": "POST", "path": path})
+        assert len(differing(case, *pair)) == differs
 
 
 def test_derender_is_compared_beside_the_coupled_answer() -> None:
