@@ -17,6 +17,7 @@ from renderd.conformance.runner import OUTCOMES
 
 BEGIN = "<!-- results: python -m golden.results -->"
 END = "<!-- end of results -->"
+MINOR = "Minor. "
 SHOWN = 3
 """Families that a row names; of the others it says how many there are."""
 
@@ -31,11 +32,17 @@ ROUTES = (
 
 
 class Explanation(msgspec.Struct, forbid_unknown_fields=True):
-    """What kinds of differences mean. `of`: the servers it speaks of; `kinds`: patterns, "*" is any text."""
+    """What kinds of differences mean.
+
+    Attributes:
+        of: the servers it speaks of; kinds: patterns, in which "*" is any text.
+        minor: whether nothing changes for an engine that answers token ids, and for its client.
+    """
 
     of: list[str]
     kinds: list[str]
     what: str
+    minor: bool = False
 
     def fits(self, server: str, kind: str) -> bool:
         """Whether it explains a kind of a server."""
@@ -102,7 +109,7 @@ def write(
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{page}: no {BEGIN} with {END} behind it")
-    asked = {server: found for server, found in everything.items() if found}
+    asked = {server: everything[server] for server in NAMES if everything[server]}
     section = "\n".join(_section(asked, configurations, known, declared))
     page.write_text(f"{before}{BEGIN}\n{section}\n{END}{after}", encoding="utf-8")
     if "renderd" in asked:
@@ -170,9 +177,10 @@ def _prompts(everything: Everything) -> Iterator[str]:
         total: Counter[str] = Counter()
         for asked in found.values():
             total.update(asked.rendered)
-        rows.append((NAMES[server], *(str(total[part]) for part in ("all", "token_ids", "sampling_params"))))
+        parts = ("all", "refused", "token_ids", "sampling_params")
+        rows.append((NAMES[server], *(str(total[part]) for part in parts)))
     yield from _table(
-        ("server", "requests that vLLM renders", "with the same prompt tokens", "with the same sampling"),
+        ("server", "requests that vLLM renders", "refused", "same prompt tokens", "same sampling parameters"),
         rows,
         1,
     )
@@ -193,7 +201,8 @@ def _not_asked(server: str, found: Mapping[str, Asked], configurations: int) -> 
     reasons: dict[str, list[str]] = {}
     for name, asked in found.items():
         if asked.not_started:
-            reasons.setdefault(asked.not_started, []).append(name)
+            why = re.sub(r"[`'][^`']*[`']", "...", asked.not_started)
+            reasons.setdefault(why, []).append(name)
     if reasons:
         cases = sum(asked.cases for asked in found.values() if asked.not_started)
         count = sum(map(len, reasons.values()))
@@ -201,7 +210,7 @@ def _not_asked(server: str, found: Mapping[str, Asked], configurations: int) -> 
         yield ""
         yield from _table(
             ("what it says", "configurations"),
-            ((f"`` {why} ``", ", ".join(names)) for why, names in reasons.items()),
+            ((f"`{why}`", ", ".join(names)) for why, names in reasons.items()),
             2,
         )
         yield ""
@@ -227,14 +236,22 @@ def _kinds(server: str, found: Mapping[str, Asked], known: Explanations) -> Iter
         yield "No case fails."
         return
     rows = []
+    failed: set[str] = set()
+    major: set[str] = set()
     for explanation, several in groups.values():
         cases = {case: family for kind in several for case, family in kind.cases.items()}
         names = "<br>".join(f"`{kind.name}` {len(kind.cases)}" for kind in several)
         example = next(iter(several[0].cases))
-        rows.append(
-            (len(cases), (names, str(len(cases)), _families(cases), f"`{example}`", explanation.what))
-        )
+        failed.update(cases)
+        major.update(() if explanation.minor else cases)
+        what = f"{MINOR if explanation.minor else ''}{explanation.what}"
+        rows.append((len(cases), (names, str(len(cases)), _families(cases), f"`{example}`", what)))
     rows.sort(key=lambda one: -one[0])
+    yield f"{len(failed)} cases fail."
+    if major < failed:
+        yield f"{len(failed - major)} of them differ in minor kinds alone: nothing changes for an engine that"
+        yield "answers token ids, and for its client."
+    yield ""
     heads = ("kinds, with the cases that have them", "cases", "families", "example", "what it is")
     yield from _table(heads, (row for _, row in rows), len(heads))
 
