@@ -167,7 +167,7 @@ class Connections(set[Any]):
 
     def unread_bytes(self) -> int:
         """Of answers that are written and not taken."""
-        return sum(connection.transport.get_write_buffer_size() for connection in self.unread)
+        return sum(c.transport.get_write_buffer_size() for c in self.unread) if self.unread else 0
 
     def hurry(self, seconds: float) -> None:
         """See Connection."""

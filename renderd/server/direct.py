@@ -37,6 +37,16 @@ class ShortWay:
         self.to: Mapping[bytes, Endpoint] = entrance.whole
         """By targets of requests."""
         self._proxies = ProxyHeadersMiddleware(_nothing, proxies)
+        self._given: object = None
+        self._lines = b""
+
+    def lines(self, given: list[tuple[bytes, bytes]]) -> bytes:
+        """The lines of the headers that uvicorn gives every answer, which it makes anew each second, and of
+        its type."""
+        if given is not self._given:
+            shown = [b"%b: %b\r\n" % header for header in (*given, (b"content-type", b"application/json"))]
+            self._given, self._lines = given, b"".join(shown)
+        return self._lines
 
     def look_behind_proxies(self, scope: Any) -> None:
         """Put into `scope` who asks."""
@@ -60,6 +70,19 @@ class DirectCycle:
     """One request and its answer. It stands where uvicorn's protocol has a RequestResponseCycle, and has of
     it what the protocol looks at."""
 
+    __slots__ = (
+        "_connection",
+        "_endpoint",
+        "_incoming",
+        "_task",
+        "_visit",
+        "_way",
+        "disconnected",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "response_started",
+    )
     message_event = _UNHEARD
 
     def __init__(
@@ -67,7 +90,7 @@ class DirectCycle:
     ) -> None:
         self._connection = connection
         self._endpoint = endpoint
-        self._entrance = way.entrance
+        self._way = way
         self._incoming: Incoming | None = None
         self._task: asyncio.Task[None] | None = None
         self.more_body = True
@@ -76,16 +99,14 @@ class DirectCycle:
         version = parser.get_http_version()
         self.keep_alive = version != "1.0" and parser.should_keep_alive()
         target = connection.url
-        scope |= {
-            "http_version": version,
-            "method": "POST",
-            "path": target.decode("ascii"),
-            "raw_path": target,
-            "query_string": b"",
-        }
+        scope["http_version"] = version
+        scope["method"] = "POST"
+        scope["path"] = target.decode("ascii")
+        scope["raw_path"] = target
+        scope["query_string"] = b""
         if b"x-forwarded-for" in headers or b"x-forwarded-proto" in headers:
             way.look_behind_proxies(scope)
-        self._visit = self._entrance.enter(scope, headers)  # type: ignore[arg-type]
+        self._visit = way.entrance.enter(scope, headers, endpoint.path)  # type: ignore[arg-type]
 
     def begin(self) -> None:
         """The head has come."""
@@ -156,8 +177,8 @@ class DirectCycle:
     def _send(self, answer: Answer) -> None:
         status, body, headers = answer
         connection, closes = self._connection, False
-        parts = [STATUS_LINE[status], b"content-type: application/json\r\n"]
-        for name, value in (*connection.server_state.default_headers, *headers, *self._visit.added):
+        parts = [STATUS_LINE[status], self._way.lines(connection.server_state.default_headers)]
+        for name, value in (*headers, *self._visit.added):
             parts += (name, b": ", value, b"\r\n")
             closes = closes or name == b"connection"
         if closes:
@@ -181,4 +202,4 @@ class DirectCycle:
         self.response_complete = True
         if self._incoming is not None:
             self._incoming.leave()
-        self._entrance.leave(self._visit, status, length)
+        self._way.entrance.leave(self._visit, status, length)

@@ -8,7 +8,7 @@ Those whose answers are one piece are usually not even reached through ASGI, see
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,21 +35,21 @@ UNAUTHORIZED = Answer(401, b'{"error":"Unauthorized"}')
 class Visit:
     """A request on its way through, from its head to the end of its answer.
 
-    `refused`: it brings no key that it needs. `added`: headers of its answer.
+    `refused`: it brings no key that it needs. `added`: headers of its answer. `counted`: in metrics, with
+    `handler` as its path.
     """
 
     __slots__ = ("added", "began", "counted", "handler", "headers", "record", "refused", "scope", "span")
 
-    def __init__(self, scope: Scope, began: float, headers: Mapping[bytes, bytes], added: RawHeaders) -> None:
-        self.scope = scope
-        self.began = began
-        self.headers = headers
-        self.added = added
-        self.record: telemetry.Record
-        self.refused = False
-        self.counted = True
-        self.handler = _UNKNOWN
-        self.span: Span | None = None
+    began: float
+    scope: Scope
+    headers: Mapping[bytes, bytes]
+    added: RawHeaders
+    record: telemetry.Record
+    refused: bool
+    counted: bool
+    handler: str
+    span: Span | None
 
 
 class Entrance:
@@ -63,7 +63,7 @@ class Entrance:
         self,
         app: ASGIApp,
         endpoints: Mapping[str, Endpoint],
-        routes: Container[str],
+        routes: Iterable[str],
         keys: KeyStore,
         with_request_ids: bool,
         headers: RawHeaders,
@@ -75,7 +75,8 @@ class Entrance:
     ) -> None:
         self._app = app
         self._endpoints = endpoints
-        self._routes = routes
+        self._routes = frozenset(routes)
+        self._quiet = frozenset(filter(_is_quiet, routes))
         self._keys = keys
         self._with_request_ids = with_request_ids
         self._metrics = metrics
@@ -92,14 +93,15 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = self.enter(scope, dict(scope["headers"]))
+        scope["root_path"] = self._root_path
+        path = path_below_root(scope)
+        visit = self.enter(scope, dict(scope["headers"]), path)
         telemetry.begin(visit.record)
         answer = _Answer(send, visit.added)
         try:
             if visit.refused:
                 await respond(answer.send, *UNAUTHORIZED)
                 return
-            path = path_below_root(scope)
             if scope["method"] == "POST" and b"origin" not in visit.headers and path in self._endpoints:
                 await self._endpoints[path](scope, receive, answer.send)
             else:
@@ -107,28 +109,31 @@ class Entrance:
         finally:
             self.leave(visit, answer.status, answer.length)
 
-    def enter(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Visit:
-        """The head of a request has come. `leave` has to follow."""
-        began = telemetry.clock()
-        scope["root_path"] = self._root_path
-        path, method = path_below_root(scope), scope["method"]
+    def enter(self, scope: Scope, headers: Mapping[bytes, bytes], path: str) -> Visit:
+        """The head of a request has come, to a path below the root. `leave` has to follow."""
+        visit = Visit()
+        visit.began = telemetry.clock()
+        visit.scope, visit.headers = scope, headers
+        method = scope["method"]
         added, request_id = self._headers, headers.get(b"x-request-id") or b"%032x" % random.getrandbits(128)
         if self._with_request_ids:
             added = [*added, (b"x-request-id", request_id)]
         if self._admission.draining:
             added = [*added, (b"connection", b"close")]
-        visit = Visit(scope, began, headers, added)
-        visit.record = record = telemetry.Record(request_id.decode("latin-1"))
+        visit.added = added
+        visit.record = telemetry.Record(request_id.decode("latin-1"))
         visit.handler = path if path in self._routes else _UNKNOWN
-        visit.refused = self._refuses(path, method, headers)
+        visit.refused = bool(self._keys) and self._refuses(path, method, headers)
         # The key comes before CORS and both before metrics: refused and preflight requests are not counted.
         visit.counted = not (
             visit.refused
+            or path in self._quiet
             or (method == "OPTIONS" and b"access-control-request-method" in headers)
-            or any(part in path for part in _NOT_INSTRUMENTED)
+            or (visit.handler is _UNKNOWN and _is_quiet(path))
         )
+        visit.span = None
         if self._traces is not None and visit.counted:
-            visit.span = self._traces.begin(scope, headers, visit.handler, began, record)
+            visit.span = self._traces.begin(scope, headers, visit.handler, visit.began, visit.record)
         return visit
 
     def leave(self, visit: Visit, status: int, length: int) -> None:
@@ -137,14 +142,13 @@ class Entrance:
         seconds = telemetry.clock() - visit.began
         if visit.counted:
             size = _number(visit.headers.get(b"content-length"))
-            self._metrics.on_response(visit.handler, scope["method"], status, size, length, seconds)
-            self._metrics.on_work(record)
+            self._metrics.on_response(visit.handler, scope["method"], status, size, length, seconds, record)
             if self._traces is not None and visit.span is not None:
                 self._traces.end(visit.span, scope, visit.handler, status, record)
         self._access_log.write(scope, status, seconds, record.request_id, length)
 
     def _refuses(self, path: str, method: str, headers: Mapping[bytes, bytes]) -> bool:
-        if not self._keys or not guards(method, path):
+        if not guards(method, path):
             return False
         return not self._keys.admits(headers.get(b"authorization", b"").decode("latin-1"))
 
@@ -181,6 +185,11 @@ def path_below_root(scope: Scope) -> str:
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path[len(root) :] if root and (path == root or path.startswith(root + "/")) else path
+
+
+def _is_quiet(path: str) -> bool:
+    """Whether requests to a path are not counted."""
+    return any(part in path for part in _NOT_INSTRUMENTED)
 
 
 def _number(text: bytes | None) -> int:

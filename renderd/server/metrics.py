@@ -22,6 +22,7 @@ from starlette.responses import Response
 from renderd.model.segments import Encoder
 from renderd.server.families import Registry, Series
 from renderd.server.process_metrics import ProcessesCollector
+from renderd.server.sink import Sink
 from renderd.telemetry import STAGES, Record
 
 _METHODS, _OTHER = ("GET", "HEAD", "POST"), "other"
@@ -137,6 +138,10 @@ class Metrics:
             "renderd_worker_restarts", "Workers that ended unasked and were replaced."
         ).labels()
         self._follow_garbage_collector()
+        dropped = registry.counter(
+            "renderd_log_lines_dropped_total", "Lines of the log that were dropped, as nobody read them."
+        ).labels()
+        registry.follow(dropped, lambda: Sink.dropped, grows=True)
         self._known: dict[tuple[str, str, int], _Request] = {}
         self.answered = 0
 
@@ -167,31 +172,21 @@ class Metrics:
         follow(self._cache_bytes, lambda: encoder.cached_bytes, grows=False)
         follow(self._fast, fast, grows=False)
 
-    def on_work(self, record: Record) -> None:
-        """What a request took and met."""
-        with self.registry.lock:
-            for stage, times in record.stages.items():
-                self._stages[stage].observe_unlocked(times[2])
-            if record.tokens_rendered:
-                self._tokens_rendered.inc_unlocked(record.tokens_rendered)
-            if record.tokens_derendered:
-                self._tokens_derendered.inc_unlocked(record.tokens_derendered)
-            if record.replays:
-                self._replays.inc_unlocked(record.replays)
-            if record.state_bytes:
-                self._state_bytes.observe_unlocked(record.state_bytes)
-        for (parser, kind), (count, characters) in record.anomalies.items():
-            self._anomalies.labels(parser, kind).inc(count)
-            self._anomaly_characters.labels(parser, kind).inc(characters)
-
     def on_restart(self) -> None:
         """A worker ended unasked."""
         self._restarts.inc()
 
     def on_response(
-        self, handler: str, method: str, status: int, request_bytes: int, response_bytes: int, seconds: float
+        self,
+        handler: str,
+        method: str,
+        status: int,
+        request_bytes: int,
+        response_bytes: int,
+        seconds: float,
+        record: Record,
     ) -> None:
-        """A request was answered. `answered` counts them in this process."""
+        """A request was answered; `record`: what it took and met. `answered` counts them in this process."""
         self.answered += 1
         key = (handler, method, status // 100)
         known = self._known.get(key)
@@ -210,6 +205,19 @@ class Metrics:
             known.response_bytes.observe_unlocked(response_bytes)
             known.seconds.observe_unlocked(seconds)
             self._fine_seconds.observe_unlocked(seconds)
+            for stage, times in record.stages.items():
+                self._stages[stage].observe_unlocked(times[2])
+            if record.tokens_rendered:
+                self._tokens_rendered.inc_unlocked(record.tokens_rendered)
+            if record.tokens_derendered:
+                self._tokens_derendered.inc_unlocked(record.tokens_derendered)
+            if record.replays:
+                self._replays.inc_unlocked(record.replays)
+            if record.state_bytes:
+                self._state_bytes.observe_unlocked(record.state_bytes)
+        for (parser, kind), (count, characters) in record.anomalies.items():
+            self._anomalies.labels(parser, kind).inc(count)
+            self._anomaly_characters.labels(parser, kind).inc(characters)
 
     def exposition(self) -> Response:
         """The answer of /metrics."""

@@ -56,10 +56,9 @@ def test_metrics() -> None:
     engines.on_stage("a", "prefill", 1.0)
     engines.on_kv("handed_over")
     engines.follow(Engines(["http://a"], Timeouts()))
-    metrics.on_response("/a", "POST", 200, 1, 1, 1.0)
     record = Record()
     record.anomalies["p", "k"] = [1, 1]
-    metrics.on_work(record)
+    metrics.on_response("/a", "POST", 200, 1, 1, 1.0, record)
     exposition = bytes(metrics.exposition().body).decode()  # type: ignore[union-attr]
     shown = {
         family.name: {label for sample in family.samples for label in sample.labels} - {"le"}
