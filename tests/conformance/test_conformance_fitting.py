@@ -84,14 +84,15 @@ def test_a_server_under_another_name(tmp_path: Path) -> None:
     assert outcomes(run(folder, fake.Fake())) == ["pass"] * 3
 
 
-def test_a_server_that_samples_otherwise_is_replayed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("fault", "failed"), [("always_max_tokens", "3"), ("random_ids", "1 pass, 2")])
+def test_a_server_that_samples_or_counts_otherwise_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str, failed: str
 ) -> None:
     folder = fake.write(tmp_path, PAIRS)
-    with fake.serving(fake.Fake("always_max_tokens")) as url:
+    with fake.serving(fake.Fake(fault)) as url:
         assert main.main(["--url", url, "--cases", str(folder)]) == 1
     out, err = capsys.readouterr()
-    assert "toy: 3 cases: 3 fail" in out
+    assert f"toy: 3 cases: {failed} fail" in out
     assert "messages are the recorded ones:\n  toy, started with --served-model-name toy-model" in err
 
 
