@@ -9,11 +9,9 @@ what they could not use.
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +21,7 @@ from uvicorn.logging import DefaultFormatter
 
 from renderd import telemetry
 from renderd.server.config import ServerConfig
+from renderd.server.sink import Sink, SinkHandler
 
 _LONGEST = 1000
 """Characters of a path or request id in a line: workers' lines of less than 4096 bytes do not mix."""
@@ -77,7 +76,7 @@ class AccessLog:
         )
         self._quiet = frozenset(config.disable_access_log_for_endpoints)
         self._json = config.log_format == "json"
-        self._write = write or _to_stdout
+        self._write = write or Sink(1).write
         self._clock = Clock()
 
     def write(self, scope: Scope, status: int, seconds: float, request_id: str, size: int) -> None:
@@ -121,11 +120,6 @@ def _shown(text: str) -> str:
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + "..."
     return text if text.isascii() and text.isprintable() else ascii(text)[1:-1]
-
-
-def _to_stdout(line: bytes) -> None:
-    with suppress(OSError):  # nobody reads, or the disk is full: requests are answered all the same
-        os.write(1, line)
 
 
 class _Private(logging.Formatter):
@@ -199,7 +193,7 @@ def log_config(config: ServerConfig) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"lines": {"()": formatter, "private": not config.enable_log_requests}},
-        "handlers": {"all": {"class": "logging.StreamHandler", "formatter": "lines"}},
+        "handlers": {"all": {"()": SinkHandler, "formatter": "lines"}},
         "loggers": {"renderd": logger, "uvicorn": logger},
         "root": {"handlers": ["all"], "level": "WARNING"},
     }
