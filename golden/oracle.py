@@ -36,6 +36,9 @@ CPU_BUILD = "0.32.0"
 VERSIONS = (VERSION, CPU_BUILD)
 """What can be asked."""
 
+LATER = ("--reasoning-effort-map",)
+"""Flags that came after CPU_BUILD, each with one value: it is started without them."""
+
 RUST = "bin/vllm-rs"
 """Where in the oracle's folder vLLM's program in Rust is."""
 
@@ -60,7 +63,7 @@ class Oracle:
         `settings` are further environment variables. Yields its base URL. Requests may script their output,
         see golden/force_tokens.py.
         """
-        arguments = ["serve", relative(model), *flags, *ENGINE_FLAGS]
+        arguments = ["serve", relative(model), *self._known(flags), *ENGINE_FLAGS]
         if "--tokens-only" not in flags:
             arguments.append("--enable-scale-out")
         with self._run(model, arguments, log, settings) as url:
@@ -72,7 +75,8 @@ class Oracle:
     ) -> Iterator[str]:
         """A `vllm launch render` server. `settings` are further environment variables. Yields its base
         URL."""
-        with self._run(model, ["launch", "render", relative(model), *flags], log, settings) as url:
+        arguments = ["launch", "render", relative(model), *self._known(flags)]
+        with self._run(model, arguments, log, settings) as url:
             yield url
 
     @contextlib.contextmanager
@@ -80,6 +84,10 @@ class Oracle:
         """The render server that vLLM has in Rust. Yields its base URL."""
         with server([str(self.path / RUST), "render", relative(model), *flags], log) as url:
             yield url
+
+    def _known(self, flags: Sequence[str]) -> list[str]:
+        later = LATER if self.version == CPU_BUILD else ()
+        return [flag for at, flag in enumerate(flags) if not {flag, *flags[max(0, at - 1) : at]} & set(later)]
 
     def _run(
         self, model: Path, arguments: Sequence[str], log: Path, settings: Mapping[str, str]

@@ -95,12 +95,15 @@ class Client:
         self._http = httpx.Client(base_url=url, timeout=300)
 
     def post(self, path: str, body: Json) -> tuple[int, Any]:
+        answer = self._send("POST", path, json=body)
+        return answer.status_code, answer.json()
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
-            answer = self._http.post(path, json=body)
+            return self._http.request(method, path, **content)
         except (httpx.ReadError, httpx.RemoteProtocolError):
             # After a 500 vLLM closes the connection, which the next request finds out.
-            answer = self._http.post(path, json=body)
-        return answer.status_code, answer.json()
+            return self._http.request(method, path, **content)
 
     def post_ok(self, path: str, body: Json) -> Any:
         status, answer = self.post(path, body)
@@ -119,9 +122,8 @@ class Client:
         """A request given as it goes over the wire, and its answer."""
         content = request.get("text", json.dumps(request["json"]) if "json" in request else None)
         headers = request.get("headers", {"Content-Type": "application/json"} if content is not None else {})
-        answer = self._http.request(
-            request["method"], request["path"], content=content and content.encode(), headers=headers
-        )
+        encoded = content and content.encode()
+        answer = self._send(request["method"], request["path"], content=encoded, headers=headers)
         kept = {name: answer.headers[name] for name in ("content-type", "allow") if name in answer.headers}
         body: Any = answer.text
         if answer.headers.get("content-type") == "application/json":
