@@ -180,7 +180,7 @@ def _read(body: bytes, finished: type[F], streamed: type[E]) -> F | E:
     try:
         return _bind(values, streamed)
     except ApiError as error:
-        error.param = named
+        error.param = error.param and named
         raise
 
 
