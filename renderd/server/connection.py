@@ -5,7 +5,7 @@ shorter way to the endpoints whose answers are one piece.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -31,7 +31,6 @@ class Connection(HttpToolsProtocol):
         self._short_way = self.connections.short_way
         self._direct: DirectCycle | None = None
         self._no_body = 0
-        self._in_head = True
         self._owed: tuple[Any, str] | None = None
         self._owed_since = 0.0
 
@@ -41,34 +40,25 @@ class Connection(HttpToolsProtocol):
         if self._no_body > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, f"The head of the request is larger than {MAX_HEAD_BYTES} bytes.")
 
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # nobody reads those behind a body
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
-        self._in_head, self._no_body = False, 0
+        self._no_body = 0
         self._direct = None
         way = self._short_way
         endpoint = None if way is None else way.to.get(self.url)
-        if way is None or endpoint is None or not self._may_be_direct(headers := dict(self.headers)):
+        if (
+            way is None
+            or endpoint is None
+            or self.parser.get_method() != b"POST"
+            or b"origin" in (headers := dict(self.headers))
+            or self.flow.write_paused  # the client does not take its answers
+            or not (self.cycle is None or self.cycle.response_complete)
+            or self.parser.should_upgrade()
+        ):
             super().on_headers_complete()
-            return
-        self._direct = self.cycle = DirectCycle(self, way, endpoint, headers)
-        self._direct.begin()
-
-    def _may_be_direct(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether the request is a plain POST, to be answered now, of a client that takes its answers."""
-        return (
-            self.parser.get_method() == b"POST"
-            and b"origin" not in headers
-            and (self.cycle is None or self.cycle.response_complete)
-            and not self.flow.write_paused
-            and not self.parser.should_upgrade()
-        )
+        else:
+            self._direct = self.cycle = DirectCycle(self, way, endpoint, headers)
+            self._direct.begin()
+        self.headers = []  # nobody reads those behind a body
 
     def on_body(self, body: bytes) -> None:
         self._no_body = 0

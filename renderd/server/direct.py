@@ -17,7 +17,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from renderd.server.admission import cut_off
-from renderd.server.endpoint import Answer, Endpoint, Incoming, text_of
+from renderd.server.endpoint import JSON, Answer, Endpoint, Incoming, RawHeaders, text_of
 from renderd.server.entrance import CLIENT_GONE, UNAUTHORIZED, Entrance
 
 if TYPE_CHECKING:
@@ -37,22 +37,26 @@ class ShortWay:
         self.to: Mapping[bytes, Endpoint] = entrance.whole
         """By targets of requests."""
         self._proxies = ProxyHeadersMiddleware(_nothing, proxies)
-        self._given: object = None
-        self._lines = b""
+        self._last: tuple[object, object, bytes] = (None, None, b"")
 
-    def lines(self, given: list[tuple[bytes, bytes]]) -> bytes:
-        """The lines of the headers that uvicorn gives every answer, which it makes anew each second, and of
-        its type."""
-        if given is not self._given:
-            shown = [b"%b: %b\r\n" % header for header in (*given, (b"content-type", b"application/json"))]
-            self._given, self._lines = given, b"".join(shown)
-        return self._lines
+    def lines(self, given: RawHeaders, added: RawHeaders) -> bytes:
+        """The lines of headers: `given` by uvicorn to every answer, which makes them anew each second, and
+        `added` by the entrance."""
+        last_given, last_added, lines = self._last
+        if given is not last_given or added is not last_added:
+            lines = _lines(given) + _lines(added) + _lines([JSON])
+            self._last = given, added, lines
+        return lines
 
     def look_behind_proxies(self, scope: Any) -> None:
         """Put into `scope` who asks."""
         with suppress(StopIteration):
             nobody: Any = None
             self._proxies(scope, nobody, nobody).send(None)
+
+
+def _lines(headers: RawHeaders) -> bytes:
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:
@@ -176,22 +180,20 @@ class DirectCycle:
 
     def _send(self, answer: Answer) -> None:
         status, body, headers = answer
-        connection, closes = self._connection, False
-        parts = [STATUS_LINE[status], self._way.lines(connection.server_state.default_headers)]
-        for name, value in (*headers, *self._visit.added):
-            parts += (name, b": ", value, b"\r\n")
-            closes = closes or name == b"connection"
-        if closes:
+        connection, visit = self._connection, self._visit
+        lines = self._way.lines(connection.server_state.default_headers, visit.added)
+        head = b"%b%bcontent-length: %d\r\n" % (STATUS_LINE[status], lines, len(body))
+        if headers:
+            head += _lines(headers)
+        if visit.closes:
             self.keep_alive = False
-        elif not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"content-length: %d\r\n\r\n" % len(body))
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
         transport = connection.transport
         if len(body) < _COPIED_BYTES:
-            parts.append(body)
-            transport.write(b"".join(parts))
+            transport.write(b"%b\r\n%b" % (head, body))
         else:
-            transport.writelines((b"".join(parts), body))
+            transport.writelines((head + b"\r\n", body))
         self.response_started = True
         self._leave(status, len(body))
         if not self.keep_alive:

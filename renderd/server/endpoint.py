@@ -32,7 +32,7 @@ MAX_DIGITS = 20
 BROKEN_OFF = "renderd.broken_off"
 """Key of the last message of an answer that began well and is not whole: the status that logs give it."""
 
-_JSON = (b"content-type", b"application/json")
+JSON = (b"content-type", b"application/json")
 
 
 class Answer(NamedTuple):
@@ -215,7 +215,7 @@ def current_task() -> UnderWay:
 
 async def respond(send: Send, status: int, body: bytes, headers: RawHeaders = ()) -> None:
     """Send a whole JSON answer."""
-    start = [_JSON, (b"content-length", b"%d" % len(body)), *headers]
+    start = [JSON, (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 

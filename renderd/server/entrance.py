@@ -29,22 +29,35 @@ _UNKNOWN = "none"
 """The handler of paths that no route has."""
 CLIENT_GONE = 499
 """What metrics and logs call an answer that was not sent, as nginx does."""
+_CLOSE = (b"connection", b"close")
 UNAUTHORIZED = Answer(401, b'{"error":"Unauthorized"}')
 
 
 class Visit:
     """A request on its way through, from its head to the end of its answer.
 
-    `refused`: it brings no key that it needs. `added`: headers of its answer. `counted`: in metrics, with
-    `handler` as its path.
+    `refused`: it brings no key that it needs. `added`: headers of its answer. `closes`: its connection is to
+    end with the answer. `counted`: in metrics, with `handler` as its path.
     """
 
-    __slots__ = ("added", "began", "counted", "handler", "headers", "record", "refused", "scope", "span")
+    __slots__ = (
+        "added",
+        "began",
+        "closes",
+        "counted",
+        "handler",
+        "headers",
+        "record",
+        "refused",
+        "scope",
+        "span",
+    )
 
     began: float
     scope: Scope
     headers: Mapping[bytes, bytes]
     added: RawHeaders
+    closes: bool
     record: telemetry.Record
     refused: bool
     counted: bool
@@ -97,7 +110,7 @@ class Entrance:
         path = path_below_root(scope)
         visit = self.enter(scope, dict(scope["headers"]), path)
         telemetry.begin(visit.record)
-        answer = _Answer(send, visit.added)
+        answer = _Answer(send, [*visit.added, _CLOSE] if visit.closes else visit.added)
         try:
             if visit.refused:
                 await respond(answer.send, *UNAUTHORIZED)
@@ -118,9 +131,7 @@ class Entrance:
         added, request_id = self._headers, headers.get(b"x-request-id") or b"%032x" % random.getrandbits(128)
         if self._with_request_ids:
             added = [*added, (b"x-request-id", request_id)]
-        if self._admission.draining:
-            added = [*added, (b"connection", b"close")]
-        visit.added = added
+        visit.added, visit.closes = added, self._admission.draining
         visit.record = telemetry.Record(request_id.decode("latin-1"))
         visit.handler = path if path in self._routes else _UNKNOWN
         visit.refused = bool(self._keys) and self._refuses(path, method, headers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from threading import Lock
 
@@ -20,13 +20,14 @@ from renderd.server.cells import Cells
 
 
 class Series:
-    """One series. Its numbers in memory: when it began, then those that its kind needs.
+    """One series. Its numbers in memory, from `at`: when it began, then those that its kind needs.
 
     May be used from any thread.
     """
 
     def __init__(self, family: Family, labels: Sequence[str]) -> None:
         self._family = family
+        self.bounds = family.bounds
         self._key = msgspec.json.encode([family.name, *labels])
         self._lock = family.registry.lock
         self._values = family.registry.cells.values
@@ -34,37 +35,26 @@ class Series:
 
     def bind(self) -> None:
         """Find the numbers in the region of this process."""
-        self._at = self._family.registry.cells.place(self._key, self._family.size)
-        if not self._values[self._at]:
-            self._values[self._at] = time.time()
+        self.at = self._family.registry.cells.place(self._key, self._family.size)
+        if not self._values[self.at]:
+            self._values[self.at] = time.time()
 
     def inc(self, amount: float = 1.0) -> None:
         """Add to a counter or a gauge."""
         with self._lock:
-            self._values[self._at + 1] += amount
+            self._values[self.at + 1] += amount
 
     def set(self, value: float) -> None:
         """What this process has of a gauge; a counter that something else counts."""
-        self._values[self._at + 1] = value
+        self._values[self.at + 1] = value
 
     def get(self) -> float:
         """What this process has of a counter or a gauge."""
-        return float(self._values[self._at + 1])
+        return float(self._values[self.at + 1])
 
     def observe(self, value: float) -> None:
         """One event of this size, for a summary or a histogram."""
-        with self._lock:
-            self.observe_unlocked(value)
-
-    def observe_unlocked(self, value: float) -> None:
-        """`observe` for who holds the registry's lock, or is alone."""
-        values, at, bounds = self._values, self._at, self._family.bounds
-        values[at + 1] += value
-        values[at + 2 + (bisect_left(bounds, value) if bounds else 0)] += 1.0
-
-    def inc_unlocked(self, amount: float = 1.0) -> None:
-        """`inc` for who holds the registry's lock, or is alone."""
-        self._values[self._at + 1] += amount
+        self._family.registry.observe([(self, value)])
 
 
 class Family:
@@ -166,6 +156,15 @@ class Registry:
     ) -> Family:
         family = self._families[name] = Family(self, kind, name, text, labels, bounds)
         return family
+
+    def observe(self, events: Iterable[tuple[Series, float]]) -> None:
+        """Events of so many sizes, for summaries and histograms."""
+        values = self.cells.values
+        with self.lock:
+            for series, size in events:
+                at = series.at
+                values[at + 1] += size
+                values[at + 2 + bisect_left(series.bounds, size)] += 1.0
 
     def follow(self, series: Series, read: Callable[[], float], *, grows: bool) -> None:
         """Let a series show what `read` gives in each process, now and at every `refresh`.

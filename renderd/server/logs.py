@@ -12,6 +12,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -85,7 +86,7 @@ class AccessLog:
             return
         peer = scope.get("client")
         client = f"{peer[0]}:{peer[1]}" if peer else ""
-        path = _shown(scope.get("raw_path", b"").decode("latin-1") or scope["path"])
+        path = _path(scope.get("raw_path", b"")) or _shown(scope["path"])
         name = _shown(request_id)
         if self._json:
             method = scope["method"]
@@ -113,6 +114,11 @@ class AccessLog:
 
 
 _ENCODER = msgspec.json.Encoder()
+
+
+@lru_cache(100)
+def _path(raw: bytes) -> str:
+    return _shown(raw.decode("latin-1"))
 
 
 def _shown(text: str) -> str:

@@ -35,6 +35,9 @@ _FINE_BUCKETS = (
 _STAGE_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 _STATE_BUCKETS = (256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
 
+_Key = tuple[str, str, int]
+"""Handler, method, and the first digit of the status."""
+
 
 class _Request(NamedTuple):
     """The series of one handler, method and group of statuses."""
@@ -142,7 +145,7 @@ class Metrics:
             "renderd_log_lines_dropped_total", "Lines of the log that were dropped, as nobody read them."
         ).labels()
         registry.follow(dropped, lambda: Sink.dropped, grows=True)
-        self._known: dict[tuple[str, str, int], _Request] = {}
+        self._known: dict[_Key, _Request] = {}
         self.answered = 0
 
     def _follow_garbage_collector(self) -> None:
@@ -188,36 +191,42 @@ class Metrics:
     ) -> None:
         """A request was answered; `record`: what it took and met. `answered` counts them in this process."""
         self.answered += 1
-        key = (handler, method, status // 100)
-        known = self._known.get(key)
-        if known is None:
-            if method not in _METHODS:  # whoever asks could make series of their own
-                method = _OTHER
-            known = self._known[key] = _Request(
-                self._requests.labels(method, f"{status // 100}xx", handler),
-                self._request_bytes.labels(handler),
-                self._response_bytes.labels(handler),
-                self._seconds.labels(handler, method),
-            )
-        with self.registry.lock:
-            known.requests.inc_unlocked()
-            known.request_bytes.observe_unlocked(request_bytes)
-            known.response_bytes.observe_unlocked(response_bytes)
-            known.seconds.observe_unlocked(seconds)
-            self._fine_seconds.observe_unlocked(seconds)
-            for stage, times in record.stages.items():
-                self._stages[stage].observe_unlocked(times[2])
-            if record.tokens_rendered:
-                self._tokens_rendered.inc_unlocked(record.tokens_rendered)
-            if record.tokens_derendered:
-                self._tokens_derendered.inc_unlocked(record.tokens_derendered)
-            if record.replays:
-                self._replays.inc_unlocked(record.replays)
-            if record.state_bytes:
-                self._state_bytes.observe_unlocked(record.state_bytes)
+        known = self._known.get((handler, method, status // 100)) or self._series(
+            handler, method, status // 100
+        )
+        known.requests.inc()
+        stages = self._stages
+        events = [(stages[stage], times[2]) for stage, times in record.stages.items()]
+        events += (
+            (known.request_bytes, request_bytes),
+            (known.response_bytes, response_bytes),
+            (known.seconds, seconds),
+            (self._fine_seconds, seconds),
+        )
+        if record.state_bytes:
+            events.append((self._state_bytes, record.state_bytes))
+        self.registry.observe(events)
+        if record.tokens_rendered:
+            self._tokens_rendered.inc(record.tokens_rendered)
+        if record.tokens_derendered:
+            self._tokens_derendered.inc(record.tokens_derendered)
+        if record.replays:
+            self._replays.inc(record.replays)
         for (parser, kind), (count, characters) in record.anomalies.items():
             self._anomalies.labels(parser, kind).inc(count)
             self._anomaly_characters.labels(parser, kind).inc(characters)
+
+    def _series(self, handler: str, method: str, group: int) -> _Request:
+        key = (handler, method, group)
+        if method not in _METHODS:  # whoever asks could make series of their own
+            method = _OTHER
+        made = self._known[key] = _Request(
+            self._requests.labels(method, f"{group}xx", handler),
+            self._request_bytes.labels(handler),
+            self._response_bytes.labels(handler),
+            self._seconds.labels(handler, method),
+        )
+        return made
 
     def exposition(self) -> Response:
         """The answer of /metrics."""
