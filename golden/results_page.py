@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from golden.asked import Asked, Everything
-from renderd.conformance.divergences import Divergence, Divergences
+from renderd.conformance.divergences import Divergences
 from renderd.conformance.report import WORDS
 from renderd.conformance.runner import OUTCOMES
 
@@ -73,6 +73,14 @@ class Failing(msgspec.Struct):
     name: str
     cases: dict[str, str]
     value: str
+
+
+class Reason(msgspec.Struct):
+    """Why some cases differ on purpose. `upstream`: vLLM's issue, "" where there is none."""
+
+    words: str
+    upstream: str
+    cases: set[str]
 
 
 def failing(configurations: Mapping[str, Asked]) -> list[Failing]:
@@ -262,19 +270,28 @@ def _families(cases: Mapping[str, str]) -> str:
     return ", ".join([f"{family} ({count})" for family, count in counts[:SHOWN]] + more)
 
 
-def _used(found: Mapping[str, Asked], declared: Divergences) -> list[tuple[Divergence, set[str]]]:
-    """Entries that were needed, with the cases that needed them."""
-    cases: dict[str, set[str]] = {}
+def _used(found: Mapping[str, Asked], declared: Divergences) -> dict[str, dict[str, Reason]]:
+    """Why cases differ that do so on purpose: by defect, by the words of the reason.
+
+    What was no entry of the divergences is a character that comes late: its reason is a defect of its own.
+    """
+    entries = {entry.id: entry for entry in declared.entries}
+    groups: dict[str, dict[str, Reason]] = {}
     for asked in found.values():
-        for entry, several in asked.declared.items():
-            cases.setdefault(entry, set()).update(several)
-    return [(entry, cases[entry.id]) for entry in declared.entries if entry.id in cases]
+        for name, cases in asked.declared.items():
+            entry = entries.get(name)
+            defect = name if entry is None else entry.defect or entry.kind
+            words, upstream = ("", "") if entry is None else (entry.reason, entry.upstream)
+            reason = groups.setdefault(defect, {}).setdefault(words, Reason(words, upstream, set()))
+            reason.cases.update(cases)
+    return groups
 
 
 def _declared(found: Mapping[str, Asked], known: Explanations, declared: Divergences) -> Iterator[str]:
-    by_defect: dict[str, set[str]] = {}
-    for entry, cases in _used(found, declared):
-        by_defect.setdefault(entry.defect or entry.kind, set()).update(cases)
+    by_defect = {
+        name: set().union(*(reason.cases for reason in reasons.values()))
+        for name, reasons in _used(found, declared).items()
+    }
     if not by_defect:
         return
     several = set().union(*by_defect.values())
@@ -295,18 +312,11 @@ def _divergences(found: Mapping[str, Asked], known: Explanations, declared: Dive
     yield "On purpose, and nowhere else in the golden cases. Written by `python -m golden.results` from"
     yield "`golden/divergences.toml` and the files of `golden/divergences/`: they have place and evidence."
     yield "How the whole compares: [conformance.md](conformance.md)."
-    groups: dict[str, dict[str, tuple[Divergence, set[str]]]] = {}
-    for entry, cases in _used(found, declared):
-        reasons = groups.setdefault(entry.defect or entry.kind, {})
-        reasons.setdefault(entry.reason, (entry, set()))[1].update(cases)
+    groups = _used(found, declared)
     for name, reasons in sorted(groups.items(), key=lambda item: -len(item[1])):
         yield from ("", f"## {known.defects[name]}", "")
-        rows = sorted(reasons.values(), key=lambda pair: (-len(pair[1]), pair[0].id))
-        yield from _table(
-            ("reason", "cases", "example", "upstream"),
-            (
-                (one.reason, str(len(cases)), f"`{min(cases)}`", one.upstream and f"#{one.upstream}")
-                for one, cases in rows
-            ),
-            4,
-        )
+        rows = [
+            (one.words, str(len(one.cases)), f"`{min(one.cases)}`", one.upstream and f"#{one.upstream}")
+            for one in sorted(reasons.values(), key=lambda one: (-len(one.cases), one.words))
+        ]
+        yield from _table(("reason", "cases", "example", "upstream"), rows, 4)
