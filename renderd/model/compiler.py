@@ -6,8 +6,8 @@ texts put together, a method of a text. Here these are written out, behind a loo
 another type goes the sandbox's way. What is evaluated, and in which order, stays as it is: so do texts and
 errors.
 
-The code counts for `renderd.model.sandbox`: `_step`, `_add`, `_chain`, `_joined` and `_out` are methods of
-the `Spent` of a rendering.
+The code counts for `renderd.model.sandbox`: `_step`, `_make`, `_add`, `_chain`, `_joined` and `_out` are
+methods of the `Spent` of a rendering.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _OF_LOOP = frozenset(
     | {"revindex0"}
 )
 """What a loop says about itself."""
+_QUICK = "Quick"
+"""What stands before the name of the class of a loop that nothing is done with but what _OF_LOOP says."""
 GROWING = frozenset(
     {
         "center",
@@ -42,14 +44,29 @@ _OF_OBJECT = frozenset({"get", "items", "keys", "values"})
 
 
 class Generator(CodeGenerator):
-    """Jinja's compiler for environments with the methods `spent` and `bound`."""
+    """Jinja's compiler for `renderd.model.sandbox.CountingEnvironment`."""
+
+    _sums = 0
+    """Names of values that were put together so far."""
 
     def write_commons(self) -> None:
         """What the code of a template and of each block begins with."""
         super().write_commons()
-        self.writeline("_spent = environment.spent()")
-        for name in ("step", "add", "chain", "joined", "out"):
+        self.writeline("_spent, ListLoop = environment.spent(), environment.ListLoop")
+        self.writeline(f"{_QUICK}LoopContext = environment.loop")
+        for name in ("step", "make", "add", "chain", "joined", "out"):
             self.writeline(f"_{name} = _spent.{name}")
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:
+        """A loop. What it says of itself is cheaper to find out where nothing else is done with it."""
+        attributes = [found.node for found in node.find_all(nodes.Getattr) if found.attr in _OF_LOOP]
+        names = [found for found in node.find_all(nodes.Name) if found.name == "loop"]
+        self._quick = not node.recursive and all(any(a is name for a in attributes) for name in names)
+        super().visit_For(node, frame)
+
+    def choose_async(self, async_value: str = "async ", sync_value: str = "") -> str:
+        """Called before the name of the class of a loop, for one."""
+        return _QUICK if async_value == "Async" and self._quick else sync_value
 
     def enter_frame(self, frame: Frame) -> None:
         """The begin of a scope. Each turn of a loop is one, and counts."""
@@ -64,11 +81,15 @@ class Generator(CodeGenerator):
         if hasattr(dict, node.attr) or node.attr.startswith("_"):
             super().visit_Getattr(node, frame)
             return
-        quick = f"(_v.{node.attr}" if looped else f"(_v[{node.attr!r}]"
-        self.write(f"{quick} if type(_v := ")
+        if looped:
+            quick = {"first": "_v.index0 == 0", "last": "_v.index0 == _v._last"}
+            self.write(f"({quick.get(node.attr, f'_v.{node.attr}')} if type(_v := ")
+            self.visit(node.node, frame)
+            self.write(f") is ListLoop else environment.field(_v, {node.attr!r}))")
+            return
+        self.write(f"(_v[{node.attr!r}] if type(_v := ")
         self.visit(node.node, frame)
-        self.write(") is LoopContext" if looped else f") is dict and {node.attr!r} in _v")
-        self.write(f" else environment.field(_v, {node.attr!r}))")
+        self.write(f") is dict and {node.attr!r} in _v else environment.field(_v, {node.attr!r}))")
 
     @optimizeconst
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
@@ -103,6 +124,19 @@ class Generator(CodeGenerator):
         self.write(")")
 
     @optimizeconst
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        """`'</think>' in a`: most texts do not have the first character, which is found out far sooner."""
+        sought, operand = node.expr, node.ops[0]
+        text = sought.value if isinstance(sought, nodes.Const) else None
+        if operand.op not in ("in", "notin") or len(node.ops) > 1 or not isinstance(text, str):
+            super().visit_Compare(node, frame)
+            return
+        negated = "not " if operand.op == "notin" else ""
+        self.write(f"({negated}({text[:1]!r} in _v and {text!r} in _v if type(_v := ")
+        self.visit(operand.expr, frame)
+        self.write(f") is str else {text!r} in _v))")
+
+    @optimizeconst
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         """`a + b + c`. Operands that cannot fail may be looked at before those in front are put together."""
         operands = _operands(node)
@@ -112,14 +146,41 @@ class Generator(CodeGenerator):
                 groups[-1].append(operand)
             else:
                 groups.append([operand])
-        for group in reversed(groups[1:]):
-            self.write("_add(" if len(group) == 1 else "_chain(")
-        self.write("_add(" if len(groups[0]) == 2 else "_chain(")
-        self._arguments(groups[0], frame)
-        for group in groups[1:]:
-            self.write("), ")
+        self._sum(groups, frame)
+
+    def _sum(self, groups: list[list[nodes.Expr]], frame: Frame) -> None:
+        """What the groups make, from left to right. Most often all are texts, some of them fixed."""
+        *before, group = groups
+        if not any(_is_text(operand) for operand in group):
+            self.write("_add(" if len(group) + bool(before) == 2 else "_chain(")
+            if before:
+                self._sum(before, frame)
+                self.write(", ")
             self._arguments(group, frame)
-        self.write(")")
+            self.write(")")
+            return
+        names: list[str] = []
+        parts: list[str] = []
+        tested: list[nodes.Expr | None] = []
+        for operand in [None, *group] if before else group:
+            if operand is not None and _is_text(operand):
+                parts.append(repr(operand.as_const()))
+                continue
+            names.append(f"_{self._sums}")
+            parts.append(names[-1])
+            tested.append(operand)
+            self._sums += 1
+        self.write(f"(''.join(({', '.join(parts)})) if ")
+        for name, operand in zip(names, tested, strict=True):
+            self.write(f"(type({name} := ")
+            if operand is None:
+                self._sum(before, frame)
+            else:
+                self.visit(operand, frame)
+            self.write(") is str) & ")
+        size = sum(len(operand.as_const()) for operand in group if _is_text(operand))
+        lengths = "".join(f" + len({name})" for name in names)
+        self.write(f"True and not _make({size}{lengths}) else _chain({', '.join(parts)}))")
 
     @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
@@ -147,6 +208,10 @@ class Generator(CodeGenerator):
             if index:
                 self.write(", ")
             self.visit(value, frame)
+
+
+def _is_text(node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.Const) and type(node.value) is str
 
 
 def _operands(node: nodes.Expr) -> list[nodes.Expr]:
