@@ -31,6 +31,7 @@ from renderd.wire.chat import (
 )
 from renderd.wire.decode import rule_error
 from renderd.wire.errors import bad_request
+from renderd.wire.frames import FramedRequest
 from renderd.wire.generate import GenerateRequest, ParseContext
 from renderd.wire.structured import Constraint
 
@@ -65,14 +66,17 @@ class Prompt(Struct, frozen=True):
 
 def render_chat(server: Server, request: ChatCompletionRequest, header_id: str | None) -> GenerateRequest:
     """What an engine needs to answer the request. Raises ApiError 400 or 404."""
-    server.model.check_name(request.model)
-    if request.use_beam_search:
-        raise bad_request("Beam search is not supported by the render endpoint")
-    _check_tool_choice(request, server)
+    asked = _asked(request)
+    if asked is None:
+        server.model.check_name(request.model)
+        if request.use_beam_search:
+            raise bad_request("Beam search is not supported by the render endpoint")
+        _check_tool_choice(request, server)
     field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
     name = "chatcmpl-" + base_id(header_id, request.request_id)
     requested_tokens, sized = getattr(request, field), server.writer.templated
-    check_message(server, request, requested_tokens, field, sized)
+    if asked is None:
+        check_message(server, request, requested_tokens, field, sized)
     return render_message(server, request, requested_tokens, name, sized)
 
 
@@ -121,8 +125,13 @@ def render_message(
     ApiError 400."""
     model, family = server.model, server.family
     tools = tool_dicts(request)
-    kwargs = effective_kwargs(
-        request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map
+    asked = _asked(request)
+    kwargs = (
+        effective_kwargs(
+            request, model.config.default_chat_template_kwargs, model.config.reasoning_effort_map
+        )
+        if asked is None
+        else asked.kwargs
     )
     kv_params = dict(request.kv_transfer_params or {})
     given = _given_ids(request, kv_params, model) if takes_ids else None
@@ -131,26 +140,21 @@ def render_message(
         if given is not None
         else _render_prompt(server, request, tools, kwargs, requested_tokens, sized)
     )
-    _check_name(request.tool_choice, request.tools)
-    adjusted = _for_parsers(server, request, tools, kwargs)
+    if asked is None:
+        _check_name(request.tool_choice, request.tools)
+        adjusted = _for_parsers(server, request, tools, kwargs)
+    else:
+        adjusted = asked.adjusted
     if not prompt.ids:
         raise bad_request("No token_ids rendered")
     telemetry.rendered(len(prompt.ids))
-    prompt_logprobs = request.prompt_logprobs
-    if prompt_logprobs is None and request.echo:
-        prompt_logprobs = request.top_logprobs or 0
-    with_logprobs = bool(request.logprobs) and not request.logprob_token_ids
-    resolved = Resolved(
-        n=1 if request.n is None else request.n,
-        max_tokens=resolve_max_tokens(
-            model, len(prompt.ids), requested_tokens, request.truncate_prompt_tokens
-        ),
-        logprobs=(request.top_logprobs or 0) if with_logprobs else None,
-        prompt_logprobs=prompt_logprobs,
-        skip_special_tokens=adjusted.skip_special_tokens,
-        spaces_between_special_tokens=adjusted.spaces_between_special_tokens,
-        constraint=adjusted.constraint,
-    )
+    max_tokens = resolve_max_tokens(model, len(prompt.ids), requested_tokens, request.truncate_prompt_tokens)
+    if asked is not None and max_tokens >= max(request.min_tokens, 1):
+        params = {**asked.params, "max_tokens": max_tokens}
+    else:
+        params = _params(server, request, adjusted, max_tokens)
+    if asked is None and isinstance(request, FramedRequest):
+        request.found["asked"] = _Asked(kwargs, adjusted, params)
     has_reasoning = family is not None and family.has_reasoning
     return GenerateRequest(
         request_id=request_id,
@@ -158,7 +162,7 @@ def render_message(
         token_offsets=prompt.offsets,
         features=None,
         content_parts=None,
-        sampling_params=sampling_params(request, model.generation_defaults, resolved),
+        sampling_params=params,
         model=request.model,
         reasoning_ended=_reasoning_ended(server, request, prompt.ids, kwargs),
         reasoning_parser_kwargs=(
@@ -185,12 +189,45 @@ def render_message(
     )
 
 
+def _params(
+    server: Server, request: ChatCompletionRequest, adjusted: _Adjusted, max_tokens: int
+) -> dict[str, Any]:
+    prompt_logprobs = request.prompt_logprobs
+    if prompt_logprobs is None and request.echo:
+        prompt_logprobs = request.top_logprobs or 0
+    with_logprobs = bool(request.logprobs) and not request.logprob_token_ids
+    resolved = Resolved(
+        n=1 if request.n is None else request.n,
+        max_tokens=max_tokens,
+        logprobs=(request.top_logprobs or 0) if with_logprobs else None,
+        prompt_logprobs=prompt_logprobs,
+        skip_special_tokens=adjusted.skip_special_tokens,
+        spaces_between_special_tokens=adjusted.spaces_between_special_tokens,
+        constraint=adjusted.constraint,
+    )
+    return sampling_params(request, server.model.generation_defaults, resolved)
+
+
 class _Adjusted(Struct, frozen=True):
     """What parsers have a say in."""
 
     skip_special_tokens: bool | None
     spaces_between_special_tokens: bool
     constraint: Constraint | None
+
+
+class _Asked(Struct, frozen=True):
+    """What a request asks for whatever its messages are, when all of it was checked. `params`: of sampling;
+    their max_tokens are those of one prompt."""
+
+    kwargs: dict[str, Any]
+    adjusted: _Adjusted
+    params: dict[str, Any]
+
+
+def _asked(request: ChatCompletionRequest) -> _Asked | None:
+    """What requests with the same frame were found to ask for."""
+    return request.found.get("asked") if isinstance(request, FramedRequest) else None
 
 
 def _for_parsers(

@@ -12,6 +12,7 @@ import secrets
 from copy import copy
 from itertools import count
 from threading import Lock
+from typing import Any
 
 import msgspec
 
@@ -37,13 +38,19 @@ class _Text(msgspec.Struct):
 _TEXT = msgspec.json.Decoder(_Text)
 
 
+class FramedRequest(ChatCompletionRequest, kw_only=True):
+    """A request with a known frame. `found`: what was found out of one and is true of all with that frame."""
+
+    found: dict[str, Any]
+
+
 class _Frame:
     """What stands before the first message and behind the last one, and the request without messages that it
     makes. `used`: greater than that of frames which were used before."""
 
     __slots__ = ("before", "behind", "request", "used")
 
-    def __init__(self, before: bytes, behind: bytes, request: ChatCompletionRequest, used: int) -> None:
+    def __init__(self, before: bytes, behind: bytes, request: FramedRequest, used: int) -> None:
         self.before = before
         self.behind = behind
         self.request = request
@@ -75,7 +82,8 @@ class Frames:
 
     def _within(self, frame: _Frame, body: bytes) -> ChatCompletionRequest:
         # The one ends with a bracket that opens, the other begins with one that closes: they cannot overlap.
-        messages = _JSON.decode(b"[%b]" % body[len(frame.before) : len(body) - len(frame.behind)])
+        between = memoryview(body)[len(frame.before) : len(body) - len(frame.behind)]
+        messages = _JSON.decode(b"".join((b"[", between, b"]")))
         request = copy(frame.request)
         request.messages = read_chat_messages(messages)
         frame.used = next(self._uses)
@@ -98,8 +106,7 @@ class Frames:
             return
         if request.tools:
             request.tools = Tools(request.tools)
-        kept = copy(request)
-        kept.messages = []
+        kept = FramedRequest(**{**msgspec.structs.asdict(request), "messages": []}, found={})
         with self._lock:
             frames = [*self._frames, _Frame(before, behind, kept, next(self._uses))]
             if len(frames) > self._most:

@@ -67,7 +67,9 @@ def read(reader: Any, body: bytes) -> Any:
     except ApiError as error:
         return error.status, error.body()
     assert isinstance(request, ChatCompletionRequest)
-    return msgspec.to_builtins(request), tool_dicts(request)
+    fields = msgspec.to_builtins(request)
+    assert fields.pop("found", {}) == {}
+    return fields, tool_dicts(request)
 
 
 def plainly(body: bytes) -> ChatCompletionRequest:
