@@ -136,14 +136,17 @@ def ask(renderer: Renderer, configuration: Server) -> Asked:
     try:
         with renderer.start(configuration, flags) as url:
             results = replay(Client(url, SECONDS), golden, divergences, configuration.name)
-    except (RuntimeError, OSError, ServerError) as error:
+    except RuntimeError as error:
         asked.not_started = _reason(error, _log(renderer.name, configuration))
+        return asked
+    except (OSError, ServerError) as error:
+        asked.not_started = f"broke off: {error}"
         return asked
     count(asked, results, golden.recordings(configuration.name))
     return asked
 
 
-def _reason(error: Exception, log: Path) -> str:
+def _reason(error: RuntimeError, log: Path) -> str:
     """What a server's log says why it ended; where it says nothing, what was seen of it."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in lines]

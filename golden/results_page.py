@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -35,20 +36,31 @@ class Explanation(msgspec.Struct, forbid_unknown_fields=True):
     """What kinds of differences mean.
 
     Attributes:
-        of: the servers it speaks of; kinds: patterns, in which "*" is any text.
+        of: the servers it speaks of.
+        kinds: patterns, in which "*" is any text.
+        cases: patterns of their ids, where a kind is something else in other cases; none: all.
         minor: whether nothing changes for an engine that answers token ids, and for its client.
     """
 
     of: list[str]
     kinds: list[str]
     what: str
+    cases: list[str] = []
     minor: bool = False
 
-    def fits(self, server: str, kind: str) -> bool:
-        """Whether it explains a kind of a server."""
-        return server in self.of and any(
-            re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), kind) for pattern in self.kinds
-        )
+    def fits(self, server: str, kind: str, case: str) -> bool:
+        """Whether it explains a kind of a server in a case."""
+        named = server in self.of and _any(self.kinds, kind)
+        return named and (not self.cases or _any(self.cases, case))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(pattern).replace(r"\*", ".*"))
+
+
+def _any(patterns: Iterable[str], text: str) -> bool:
+    return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
 
 
 class Explanations(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,9 +69,9 @@ class Explanations(msgspec.Struct, forbid_unknown_fields=True):
     explanation: list[Explanation]
     defects: dict[str, str]
 
-    def of(self, server: str, kind: str) -> Explanation | None:
-        """The first that fits a kind."""
-        return next((one for one in self.explanation if one.fits(server, kind)), None)
+    def of(self, server: str, kind: str, case: str) -> Explanation | None:
+        """The first that fits a kind in a case."""
+        return next((one for one in self.explanation if one.fits(server, kind, case)), None)
 
 
 def explanations(path: Path) -> Explanations:
@@ -96,12 +108,16 @@ def failing(configurations: Mapping[str, Asked]) -> list[Failing]:
 
 def unexplained(everything: Everything, known: Explanations) -> list[str]:
     """A sentence for each kind that has no explanation."""
-    return [
-        f"{server}: no explanation of {kind.name}, {len(kind.cases)} cases: {kind.value}"
-        for server, configurations in everything.items()
-        for kind in failing(configurations)
-        if known.of(server, kind.name) is None
-    ]
+    found = []
+    for server, configurations in everything.items():
+        for kind in failing(configurations):
+            cases = [case for case in kind.cases if known.of(server, kind.name, case) is None]
+            if cases:
+                names = f"{len(cases)} cases, the first is {cases[0]}"
+                found.append(
+                    f"{server}: no explanation of {kind.name} in {names}; of this kind: {kind.value}"
+                )
+    return found
 
 
 def write(
@@ -234,22 +250,25 @@ def _not_asked(server: str, found: Mapping[str, Asked], configurations: int) -> 
 
 def _kinds(server: str, found: Mapping[str, Asked], known: Explanations) -> Iterator[str]:
     """A row for each explanation: the kinds, the cases that have one of them, what they mean."""
-    groups: dict[int, tuple[Explanation, list[Failing]]] = {}
+    groups: dict[int, tuple[Explanation, dict[str, dict[str, str]]]] = {}
     for kind in failing(found):
-        explanation = known.of(server, kind.name)
-        if explanation is None:
-            raise ValueError(f"no explanation of {kind.name}")
-        groups.setdefault(id(explanation), (explanation, []))[1].append(kind)
+        for case, family in kind.cases.items():
+            explanation = known.of(server, kind.name, case)
+            if explanation is None:
+                raise ValueError(f"no explanation of {kind.name} in {case}")
+            _, explained = groups.setdefault(id(explanation), (explanation, {}))
+            explained.setdefault(kind.name, {})[case] = family
     if not groups:
         yield "No case fails."
         return
     rows = []
     failed: set[str] = set()
     major: set[str] = set()
-    for explanation, several in groups.values():
-        cases = {case: family for kind in several for case, family in kind.cases.items()}
-        names = "<br>".join(f"`{kind.name}` {len(kind.cases)}" for kind in several)
-        example = next(iter(several[0].cases))
+    for explanation, explained in groups.values():
+        by_count = sorted(explained.items(), key=lambda item: -len(item[1]))
+        cases = {case: family for _, own in by_count for case, family in own.items()}
+        names = "<br>".join(f"`{name}` {len(own)}" for name, own in by_count)
+        example = next(iter(cases))
         failed.update(cases)
         major.update(() if explanation.minor else cases)
         what = f"{MINOR if explanation.minor else ''}{explanation.what}"

@@ -44,7 +44,7 @@ class Client:
         """Send bytes. An idle connection that the server closed meanwhile is opened again, once."""
         try:
             return self._send(method, path, body, headers)
-        except (http.client.RemoteDisconnected, http.client.CannotSendRequest, BrokenPipeError):
+        except (ConnectionResetError, http.client.CannotSendRequest, BrokenPipeError):
             self._connection.close()
             return self._send(method, path, body, headers)
 

@@ -47,10 +47,13 @@ def check(docs: Path) -> None:
         for row in (row for head, *rows in tables(title) if head[0].startswith(" kinds,") for row in rows):
             kinds = re.findall(r"`([^`]+)`", row[0])
             assert kinds
-            for kind in kinds:
-                explanation = EXPLANATIONS.of(server, kind)
-                assert explanation is not None
-                assert explanation.what.replace("|", "\\|") == row[-1].strip().removeprefix(MINOR)
+            case = re.findall(r"`([^`]+)`", row[3])[0]
+            explanation = EXPLANATIONS.of(server, kinds[0], case)
+            assert explanation is not None
+            assert explanation.what.replace("|", "\\|") == row[-1].strip().removeprefix(MINOR)
+            assert all(
+                any(one.fits(server, kind, case) for one in EXPLANATIONS.explanation) for kind in kinds
+            )
 
 
 def test_the_published_page() -> None:
@@ -97,7 +100,10 @@ def test_what_has_no_explanation_is_not_published(
     kind = Kind("chat", "render", "unheard.of", {"qwen3-hermes/a": "hermes"}, ["qwen3-hermes/a: it differs"])
     keep(tmp_path, "vllm", Asked("2026-01-01", "1", "hermes", 1, counts=ALL, kinds=[kind]))
     assert results.main(["--no-asking"], tmp_path, docs) == 1
-    assert "vllm: no explanation of chat render: unheard.of, 1 cases: qwen3" in capsys.readouterr().err
+    assert (
+        "vllm: no explanation of chat render: unheard.of in 1 cases, the first is qwen3-hermes/a"
+        in capsys.readouterr().err
+    )
     assert "the last results" in section(docs)
 
 
