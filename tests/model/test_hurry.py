@@ -14,7 +14,7 @@ LOOP = "{% for i in range(n) %}{{ i }}{% endfor %}"
 
 def test_a_template_that_runs_long() -> None:
     template = compile_template(LOOP)
-    with hurried():
+    with hurried:
         assert template.render({"n": 10}) == "0123456789"
         with pytest.raises(TakesLongError):
             template.render({"n": 10_000})
@@ -22,7 +22,7 @@ def test_a_template_that_runs_long() -> None:
 
 
 def test_a_template_in_a_process_of_its_own() -> None:
-    with hurried(), pytest.raises(TakesLongError):
+    with hurried, pytest.raises(TakesLongError):
         foreign_template("{{ 1 }}").render({})
 
 
@@ -31,7 +31,7 @@ def test_much_text_that_is_new() -> None:
     encoder.brief_chars = 10
     long, new = "a" * 9 + "<|>" + "b" * 20, "d" * 3 + "<|>" + "e" * 6
     assert list(encoder.encode(long + "<|>")) == [12, 23]
-    with hurried():
+    with hurried:
         assert list(encoder.encode(long + "<|>")) == [12, 23], "it is remembered"
         assert list(encoder.encode("c" * 10)) == [10]
         with pytest.raises(TakesLongError):
