@@ -32,7 +32,8 @@ from parsers.registry import (
     register,
     tool_parser_names,
 )
-from parsers.table import RequestContext
+from parsers.state import State
+from parsers.table import RequestContext, Table
 
 __all__ = [
     "Anomaly",
@@ -52,6 +53,8 @@ __all__ = [
     "ReasoningGrammar",
     "RequestContext",
     "Special",
+    "State",
+    "Table",
     "ToolGrammar",
     "UnfitModelError",
     "UnfitRequestError",

@@ -12,6 +12,7 @@ from parsers.grammar import Channels, On, ReasoningGrammar, Region, Text, ToolGr
 from parsers.machine import Machine
 from parsers.prompt_markers import PromptMarkers, PromptVerdict, Search
 from parsers.schema import compile_tools
+from parsers.state import State
 from parsers.table import CompiledRegion, RequestContext, Table
 from parsers.tags import TagModel
 
@@ -210,14 +211,18 @@ class Family:
 
     def start(self, context: RequestContext, token_markers: frozenset[str]) -> Machine:
         """A machine at the first output token. `token_markers`: the markers that will come as `Marker`."""
-        return Machine(context, self._variant(context)._table(context, token_markers))
+        return Machine(context, self.table(context, token_markers))
 
-    def resume(self, context: RequestContext, token_markers: frozenset[str], snapshot: Any) -> Machine:
-        """A machine as `Machine.snapshot` left it.
+    def resume(self, context: RequestContext, token_markers: frozenset[str], state: State) -> Machine:
+        """A machine that goes on where another left its `Machine.state`.
 
-        Raises ValueError if the snapshot is not one of this family.
+        Raises ValueError if the state is not one of this family.
         """
-        return Machine(context, self._variant(context)._table(context, token_markers), snapshot)
+        return Machine(context, self.table(context, token_markers), state)
+
+    def table(self, context: RequestContext, token_markers: frozenset[str]) -> Table:
+        """What runs the machines of a request."""
+        return self._variant(context)._table(context, token_markers)
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raises UnfitRequestError where template variables choose what there is not."""

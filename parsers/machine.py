@@ -17,45 +17,49 @@ from parsers.bodies import Said, solid
 from parsers.events import Event, Marker, Skipped, Special
 from parsers.grammar import On, Text
 from parsers.speech import Speaker
-from parsers.state import State, restore
+from parsers.state import State, begun
 from parsers.table import CompiledRegion, RequestContext, Table
 from parsers.tally import Counter
 
 
 class Machine:
-    """One answer being parsed. Make it with `Family.start` or `Family.resume`."""
+    """One answer being parsed. Make it with `Family.start` or `Family.resume`.
 
-    def __init__(self, context: RequestContext, table: Table, snapshot: Any = None) -> None:
+    `state`: what a machine of the request left, None at the first token. Raises ValueError if it is no such.
+    """
+
+    def __init__(self, context: RequestContext, table: Table, state: State | None = None) -> None:
         self._context = context
-        self._table = table
         self._regions = table.regions
-        is_open = context.reasoning == "open"
-        first = "reasoning" if is_open and not table.lead else table.start
-        self._state = State(first) if snapshot is None else restore(snapshot, table.regions)
-        self._speaker = Speaker(context, table, self._state.speech)
-        self._state.speech = self._speaker.speech
-        self._counter = Counter(table, self._state.tally)
-        if snapshot is None:
-            self._enter(first)
+        self.state = left = state or begun(context, table)
+        self._speaker = Speaker(context, table, left.speech)
+        self._counter = Counter(table, left.tally)
+        region = self._regions.get(left.region)
+        if state is None:
+            self._enter(left.region)
             if table.empty == "prompt" and context.reasoning == "over":
                 self._speaker.leave_reasoning()
-            if is_open and table.lead:
+            if table.lead and context.reasoning == "open":
                 self._text(table.lead)
+        elif region is None or (region.body is None) != (state.body is None):
+            raise ValueError("malformed parser state")
+        elif region.body is not None:
+            state.body = msgspec.convert(state.body, region.body.state_type)
 
     @property
     def reasoning_tokens(self) -> int:
         """Tokens of the output so far that are reasoning (contract F.2)."""
-        return self._state.tally.total
+        return self.state.tally.total
 
     @property
     def late_arguments(self) -> str:
         """The end of the open call's arguments, if vLLM sends it only with the next key or the call's end."""
-        body = self._state.body
+        body = self.state.body
         return body.late if self._speaker.speech.open and body is not None else ""
 
     def feed(self, lexemes: Iterable[str]) -> list[Event]:
         """Take what each output token gave, one lexeme a token; return what became certain."""
-        state = self._state
+        state = self.state
         flow: list[str] = []  # what is to be said as one
         for lexeme in lexemes:
             region = self._regions[state.region]
@@ -85,7 +89,7 @@ class Machine:
 
         `end_token`: by a token of its own, which is no part of the text.
         """
-        state = self._state
+        state = self.state
         if state.finished:
             return []
         state.finished = True
@@ -108,15 +112,11 @@ class Machine:
         self._speaker.finish(idle=state.idle and plain)
         return self._speaker.take()
 
-    def snapshot(self) -> Any:
-        """The state as plain values, for `Family.resume`."""
-        return msgspec.to_builtins(self._state)
-
     # what comes in
 
     def _marker(self, marker: str) -> None:
         """A token of the grammar arrived: no text before it can still become a marker."""
-        state = self._state
+        state = self.state
         region = self._regions[state.region]
         if region.body is not None:
             on = None if region.body.literal(state.body) else region.on.get(marker)
@@ -162,7 +162,7 @@ class Machine:
         return opens and region.absorbs and not self._context.asked
 
     def _text(self, text: str) -> None:
-        state = self._state
+        state = self.state
         while text:
             region = self._regions[state.region]
             if region.body is not None:
@@ -189,7 +189,7 @@ class Machine:
 
     def _settle(self, region: CompiledRegion) -> None:
         """No text follows the piece of a marker that is held: it is a shorter marker, or text."""
-        state = self._state
+        state = self.state
         held, state.held = state.held, ""
         start, marker = region.scanner.find(held, last=True)
         if start:
@@ -201,7 +201,7 @@ class Machine:
 
     def _go(self, region: CompiledRegion, on: On) -> None:
         """Follow a marker out of `region`."""
-        state = self._state
+        state = self.state
         if on.echo:
             self._say(region, on.marker)
         says = region.text in (Text.REASONING, Text.CONTENT)
@@ -253,7 +253,7 @@ class Machine:
             self._text(on.marker)
 
     def _enter(self, name: str, function: str | None = None) -> None:
-        state = self._state
+        state = self.state
         state.idle = state.idle and name == state.region
         state.region = name
         region = self._regions[name]
@@ -268,7 +268,7 @@ class Machine:
 
     def _read_name(self, region: CompiledRegion, buffer: str, start: int, marker: str | None) -> str:
         """Read a name or a header up to its marker; return what is left to read."""
-        state = self._state
+        state = self.state
         known = names.listed(region.region, self._context.types, state.raw is not None)
         begun = names.begun(region.region, buffer[:start], known)
         state.held = buffer[:begun]
@@ -283,7 +283,7 @@ class Machine:
 
     def _reject(self, region: CompiledRegion) -> None:
         """What should have been a name or a header is none."""
-        state = self._state
+        state = self.state
         if state.raw is not None:
             self._release(region.region.rejected)
             return
@@ -292,7 +292,7 @@ class Machine:
         self._enter(region.region.rejected)
 
     def _read_body(self, region: CompiledRegion, text: str) -> str:
-        state = self._state
+        state = self.state
         assert region.body is not None
         said = Said()
         types: Mapping[str, Any] = self._context.types
@@ -324,7 +324,7 @@ class Machine:
 
     def _end_body(self, region: CompiledRegion, by_marker: bool) -> bool:
         """The body ends though it did not end itself. False: it was no call."""
-        state = self._state
+        state = self.state
         assert region.body is not None
         said = Said()
         whole = region.body.end(state.body, said, by_marker)
@@ -340,7 +340,7 @@ class Machine:
         return True
 
     def _hear(self, said: Said) -> None:
-        state = self._state
+        state = self.state
         if not self._speaker.speech.open and state.body.name is not None:
             self._speaker.call(state.body.name, said.id)
             state.raw = None
@@ -353,16 +353,16 @@ class Machine:
 
     def _no_call(self, region: CompiledRegion) -> None:
         """The body is none of a call."""
-        if self._state.raw is not None:
+        if self.state.raw is not None:
             self._release()
             return
-        if self._state.unsure:
-            self._speaker.anomaly("rejected_call", self._state.unsure)
+        if self.state.unsure:
+            self._speaker.anomaly("rejected_call", self.state.unsure)
         self._enter(region.region.rejected)
 
     def _release(self, to: str = "content") -> None:
         """What looked like a call is none: its characters are content, and so is what follows."""
-        state = self._state
+        state = self.state
         raw = (state.raw or "") + state.held
         state.raw = None
         state.held = ""
@@ -375,13 +375,13 @@ class Machine:
 
     def _say(self, region: CompiledRegion, text: str) -> None:
         """Text of a region without a body."""
-        if self._state.raw is not None and region.text in (Text.DROP, Text.MARKUP):
+        if self.state.raw is not None and region.text in (Text.DROP, Text.MARKUP):
             blank = len(text) - len(text.lstrip())
-            self._state.raw += text[:blank]
+            self.state.raw += text[:blank]
             if region.to is not None and blank < len(text):
                 self._enter(region.to)
                 self._text(text[blank:])
-            elif blank < len(text) or len(self._state.raw) > self._context.max_undecided:
+            elif blank < len(text) or len(self.state.raw) > self._context.max_undecided:
                 self._release()
                 self._text(text[blank:])
             return

@@ -45,18 +45,13 @@ class Speech(msgspec.Struct, array_like=True):
     check: JsonCheck = msgspec.field(default_factory=JsonCheck)
 
 
-class Speaker:
+class Speaker(msgspec.Struct):
     """Turns what was read into events."""
 
-    __slots__ = ("_context", "_events", "_table", "speech")
-
-    def __init__(self, context: RequestContext, table: Table, speech: Speech | None) -> None:
-        self._context = context
-        self._table = table
-        self._events: list[Event] = []
-        self.speech = speech or Speech(pledge="" if context.promotes else None)
-        if table.rewrite and self.speech.rewritten is None:
-            self.speech.rewritten = (Rewriting(), Rewriting())
+    _context: RequestContext
+    _table: Table
+    speech: Speech
+    _events: list[Event] = []
 
     def reasoning(self, text: str) -> None:
         """Text of the reasoning."""
@@ -163,8 +158,7 @@ class Speaker:
 
     def take(self) -> list[Event]:
         """The events since the last time."""
-        events = self._events.copy()
-        self._events.clear()
+        events, self._events = self._events, []
         return events
 
     def finish(self, idle: bool) -> None:

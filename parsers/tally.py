@@ -20,15 +20,13 @@ class Tally(msgspec.Struct, array_like=True):
     open: bool = False
 
 
-class Counter:
-    """Counts the tokens of an answer, one after the other."""
+class Counter(msgspec.Struct):
+    """Counts the tokens of an answer, one after the other. `_counts`: whether the token that is being read
+    counts so far."""
 
-    __slots__ = ("_counts", "_table", "tally")
-
-    def __init__(self, table: Table, tally: Tally) -> None:
-        self._table = table
-        self.tally = tally
-        self._counts = 0  # whether the token that is being read counts so far
+    _table: Table
+    tally: Tally
+    _counts: int = 0
 
     def token(self, region: CompiledRegion, lexeme: str) -> None:
         """A token arrives in a region."""

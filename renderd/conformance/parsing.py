@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from parsers import Family, Marker, RequestContext, build, reasoning_parser_names, tool_parser_names
+from parsers import Family, Marker, RequestContext, State, build, reasoning_parser_names, tool_parser_names
 from parsers.events import CallEnd
 from parsers.grammar import ModelFacts
 
@@ -128,13 +128,14 @@ class Subject:
         return sum(isinstance(event, CallEnd) for event in events) if self.family.has_tools else None
 
     def feed_stateless(self, lexemes: Sequence[str]) -> float:
-        """The same with a snapshot between any two tokens, as a stateless server has it."""
+        """The same through a written state between any two tokens, as a stateless server has it."""
         family, context, markers = self.family, self.context, self.markers
         machine = family.start(context, markers)
         began = time.process_time()
         for lexeme in lexemes:
             machine.feed((lexeme,))
-            machine = family.resume(context, markers, machine.snapshot())
+            state = msgspec.msgpack.decode(msgspec.msgpack.encode(machine.state), type=State)
+            machine = family.resume(context, markers, state)
         machine.finish()
         return time.process_time() - began
 

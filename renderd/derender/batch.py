@@ -17,7 +17,7 @@ from renderd.derender.message import finish_reason_of, message_of, text_of
 from renderd.derender.requests import read_completion_request
 from renderd.derender.route import CHAT, MessageRoute
 from renderd.derender.setup import Setup
-from renderd.derender.stops import End, StopSearch, drop_stop_token
+from renderd.derender.stops import End, drop_stop_token
 from renderd.wire.answers import ChatChoice, ChatCompletion, Completion, CompletionChoice
 from renderd.wire.derender import DerenderChatRequest, DerenderCompletionRequest, FinishedMessage
 from renderd.wire.errors import bad_request
@@ -188,10 +188,7 @@ class BatchDerenderer:
         )
         # An engine without a tokenizer runs on behind a stop string, whatever ends it in the end.
         stops = [end.stop_reason] if isinstance(end.stop_reason, str) else context.stop
-        search = StopSearch(stops, min_tokens=context.min_tokens, include=context.include_stop)
-        detokenizer = setup.detokenizer(context)
-        machine = setup.machine(context.parser) if context.parser else None
-        return ChoiceDecoder(detokenizer, detokenizer.seed(seed), search, machine), end
+        return setup.plan(context).decoder(seed, [stop for stop in stops if stop]), end
 
     def _chat_choice(
         self, choice: GenerateChoice, decoded: Decoded, context: Context, request_id: str

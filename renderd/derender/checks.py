@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from renderd.derender.setup import Setup
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChoice, GenerateResponse
+from renderd.wire.state import size_of
 
 _BYTES_AN_ID = 7
 
@@ -96,13 +97,15 @@ def check_repeated(setup: Setup, size: int) -> None:
         )
 
 
-def check_state(setup: Setup, parser_state: str) -> None:
-    """Size of what travels with a stream."""
-    if len(parser_state) > setup.options.max_state_bytes:
+def check_state(setup: Setup, parser_state: bytes) -> int:
+    """Size of what travels with a stream, in bytes."""
+    size = size_of(parser_state)
+    if size > setup.options.max_state_bytes:
         raise bad_request(
-            f"parser_state of stream_state has {len(parser_state)} bytes, and may have "
+            f"parser_state of stream_state has {size} bytes, and may have "
             f"{setup.options.max_state_bytes} (--max-state-bytes)."
         )
+    return size
 
 
 def check_total(setup: Setup, prompt: int, output: int, delta: int) -> None:

@@ -28,7 +28,8 @@ from renderd.wire.derender import (
 )
 from renderd.wire.errors import bad_request
 
-T = TypeVar("T")
+F = TypeVar("F", bound=msgspec.Struct)
+E = TypeVar("E", bound=msgspec.Struct)
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -56,44 +57,46 @@ class Derenderer:
 
     def chat(self, body: bytes) -> bytes:
         """`/v1/chat/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = _read(decode_chat, body)
-        if isinstance(request, DerenderChatRequest):
-            return _answer(self._batch.chat, request)
-        return _answer(self._stream.chat, request)
+        return _answer(body, decode_chat, DerenderChatRequest, self._batch.chat, self._stream.chat)
 
     def completion(self, body: bytes) -> bytes:
         """`/v1/completions/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = _read(decode_completion, body)
-        if isinstance(request, DerenderCompletionRequest):
-            return _answer(self._batch.completion, request)
-        return _answer(self._stream.completion, request)
+        return _answer(
+            body,
+            decode_completion,
+            DerenderCompletionRequest,
+            self._batch.completion,
+            self._stream.completion,
+        )
 
     def messages(self, body: bytes) -> bytes:
         """`/v1/messages/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = _read(decode_messages, body)
-        if isinstance(request, DerenderMessagesRequest):
-            return _answer(self._messages.batch, request)
-        return _answer(self._messages.stream, request)
+        return _answer(
+            body, decode_messages, DerenderMessagesRequest, self._messages.batch, self._messages.stream
+        )
 
     def responses(self, body: bytes) -> bytes:
         """`/v1/responses/derender`, batch or stream as the body's `stream` says. Raises ApiError."""
-        request = _read(decode_responses, body)
-        if isinstance(request, DerenderResponsesRequest):
-            return _answer(self._responses.batch, request)
-        return _answer(self._responses.stream, request)
+        return _answer(
+            body, decode_responses, DerenderResponsesRequest, self._responses.batch, self._responses.stream
+        )
 
 
-def _read(decode: Callable[[bytes], T], body: bytes) -> T:
+def _answer(
+    body: bytes,
+    decode: Callable[[bytes], F | E],
+    finished: type[F],
+    batch: Callable[[F], msgspec.Struct],
+    stream: Callable[[E], msgspec.Struct],
+) -> bytes:
+    """The answer to a body, which `decode` reads as one of a `finished` answer or of an event."""
     began = telemetry.clock()
     try:
-        return decode(body)
+        request = decode(body)
     finally:
         telemetry.spent("decode", began)
-
-
-def _answer(derender: Callable[[T], msgspec.Struct], request: T) -> bytes:
     try:
-        answer = derender(request)
+        answer = batch(request) if isinstance(request, finished) else stream(request)  # type: ignore[arg-type]
         began = telemetry.clock()
         body = _ENCODER.encode(answer)
         telemetry.spent("encode", began)

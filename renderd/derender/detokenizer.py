@@ -37,18 +37,13 @@ Lexeme = str
 
 
 class Window(msgspec.Struct, array_like=True):
-    """Pieces from `prefix` on give context, pieces from `read` on are not yet text.
-
-    Raises ValueError (in decoding: a ValidationError) when the offsets do not lie inside the pieces.
-    """
+    """Pieces from `prefix` on give context, pieces from `read` on are not yet text. `last`: the token whose
+    piece alone is the window, which is not spelled out in `pieces` before it is needed."""
 
     pieces: list[str] = []
     prefix: int = 0
     read: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.prefix <= self.read <= len(self.pieces):
-            raise ValueError("offsets are outside prev_tokens")
+    last: int | None = None
 
 
 class PieceDecoder(Protocol):
@@ -112,7 +107,7 @@ class Detokenizer:
     def read(self, window: Window, token_ids: Iterable[int]) -> list[Lexeme]:
         """One lexeme a token, in order, behind a `Rest` where a token cuts off the character before it."""
         lexemes: list[Lexeme] = []
-        last: int | None = None  # the token before, if its piece alone is the window
+        last, window.last = window.last, None
         for token_id in token_ids:
             whole = last is not None or window.read == len(window.pieces)
             if whole and token_id not in self._apart and (text := self._plain_text(token_id)) is not None:
@@ -133,9 +128,15 @@ class Detokenizer:
                 lexemes.append("")
             else:
                 lexemes.append(self._step(window, self._entry(token_id)))
-        if last is not None:
-            self._rest_on(window, last)
+        window.last = last
         return lexemes
+
+    def spelled(self, window: Window) -> Window:
+        """The same window, all in pieces."""
+        if window.last is not None:
+            self._rest_on(window, window.last)
+            window.last = None
+        return window
 
     def _rest_on(self, window: Window, token_id: int) -> None:
         """All is text up to this token, which is enough of a window."""

@@ -5,43 +5,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+import msgspec
+
 _VARIANTS = "89ab"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class CallIds:
+class CallIds(msgspec.Struct, frozen=True):
     """The ids of one choice's calls.
 
     `first`: the ids count calls from here on; None: they are hashed, to `nine` letters and digits or to a
     longer form, which begins with `prefix`. `pinned`: ids that calls already have.
     """
 
-    def __init__(
-        self,
-        request_id: str,
-        choice: int,
-        first: int | None = None,
-        pinned: Sequence[str] = (),
-        nine: bool = False,
-        prefix: str = "chatcmpl-tool-",
-    ) -> None:
-        self._request_id = request_id
-        self._choice = choice
-        self._first = first
-        self._pinned = pinned
-        self._nine = nine
-        self._prefix = prefix
+    request_id: str
+    choice: int
+    first: int | None = None
+    pinned: Sequence[str] = ()
+    nine: bool = False
+    prefix: str = "chatcmpl-tool-"
 
     def of(self, index: int, name: str, native: str | None) -> str:
         """The id of the call at `index`; the model's own where it gave one."""
-        if index < len(self._pinned):
-            return self._pinned[index]
+        if index < len(self.pinned):
+            return self.pinned[index]
         if native is not None:
             return native
-        if self._first is not None:
-            return f"functions.{name}:{self._first + index}"
-        key = f"{self._request_id}\0{self._choice}\0{index}".encode("utf-8", "surrogatepass")
-        return nine_characters(key) if self._nine else f"{self._prefix}{low_half(key)}"
+        if self.first is not None:
+            return f"functions.{name}:{self.first + index}"
+        key = f"{self.request_id}\0{self.choice}\0{index}".encode("utf-8", "surrogatepass")
+        return nine_characters(key) if self.nine else f"{self.prefix}{low_half(key)}"
 
 
 def low_half(key: bytes) -> str:

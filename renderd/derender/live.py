@@ -11,7 +11,6 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from parsers import PromptVerdict
-from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.ids import CallIds
 from renderd.derender.logprobs import CONTEXT_TOKENS, LogprobDecoder
@@ -19,7 +18,6 @@ from renderd.derender.memory import Memory
 from renderd.derender.message import delta_of, finish_reason_of, text_of
 from renderd.derender.opening import Stream
 from renderd.derender.setup import Setup
-from renderd.derender.stops import StopSearch
 from renderd.derender.stream import News, StreamDerenderer
 from renderd.wire.answers import ChatLogprobs, CompletionLogprobs, Delta
 from renderd.wire.generate import GenerateChunkChoice
@@ -180,9 +178,6 @@ class Live:
 
 
 def _stream(setup: Setup, context: Context, prompt: Sequence[int], verdict: PromptVerdict) -> Stream:
-    detokenizer = setup.detokenizer(context)
-    search = StopSearch(context.stop, min_tokens=context.min_tokens, include=context.include_stop)
-    machine = setup.machine(context.parser) if context.parser is not None else None
-    decoder = ChoiceDecoder(detokenizer, detokenizer.seed(prompt), search, machine)
-    memory = Memory(b"", "live", 0, verdict, context, prompt_tokens=len(prompt))
-    return Stream("", DerenderStreamState(), memory, context, decoder)
+    plan = setup.plan(context)
+    memory = Memory(b"", "live", 0, verdict, prompt_tokens=len(prompt))
+    return Stream("", DerenderStreamState(), memory, plan, context, plan.decoder(prompt, context.stop))

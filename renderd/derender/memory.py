@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import OrderedDict
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from cachetools import LRUCache
 
-from parsers import PromptVerdict
+from parsers import PromptVerdict, State
 from parsers.events import Marker, Skipped, Special
 from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.detokenizer import Lexeme, Rest, Window
-from renderd.wire.state import DerenderStreamState, pack, unpack
+from renderd.wire.state import DerenderStreamState, pack
 
 MAX_CONTEXT_BYTES = 8192
 """A larger context stays with the client: the state holds its digest."""
@@ -36,14 +36,14 @@ class Memory(msgspec.Struct, array_like=True):
         route: that made it.
         created: Unix time of the first chunk.
         verdict: what the prompt said of the reasoning section.
-        context: the compiled request, None if it is too large to travel.
-        digest: of a context that does not travel, else empty.
+        context: the compiled request, encoded, or the digest of one that is too large to travel.
+        travels: it is the former.
         prompt_tokens, tokens: lengths of prompt and output so far.
         ended: the answer is over; ids that come later add nothing.
         pending: a token that is text or the stop token, as the next event decides; at most one.
         choice: index of the choice, None before its first event.
         held: lexemes that may begin a stop string, each with the number of its kind.
-        window, snapshot: detokenizer and parser, of a parsed stream that has not ended.
+        window, parser: where detokenizer and parser are, of a parsed stream that has not ended.
         uncounted, reasoning_tokens: see ChoiceDecoder.
         calls_sent: calls whose start vLLM sent.
         blank_sent: blank content that vLLM sent and that the parser has still to say.
@@ -55,14 +55,14 @@ class Memory(msgspec.Struct, array_like=True):
     route: str
     created: int
     verdict: PromptVerdict = "unknown"
-    context: Context | None = None
-    digest: bytes = b""
+    context: bytes = b""
+    travels: bool = True
     prompt_tokens: int = 0
     tokens: int = 0
     ended: bool = False
     held: list[tuple[int, str]] = []
     window: Window | None = None
-    snapshot: Any = None
+    parser: State | None = None
     uncounted: int = 0
     reasoning_tokens: int = 0
     calls_sent: int = 0
@@ -74,10 +74,11 @@ class Memory(msgspec.Struct, array_like=True):
 
     def save(self, decoder: ChoiceDecoder) -> None:
         """Note where a decoder is."""
-        self.held = [(_KINDS.index(type(lexeme)), str(lexeme)) for lexeme in decoder.search.held]
+        if self.held or decoder.search.held:
+            self.held = [(_KINDS.index(type(lexeme)), str(lexeme)) for lexeme in decoder.search.held]
         if decoder.machine is not None:
             self.window = decoder.window
-            self.snapshot = None if self.ended else decoder.machine.snapshot()
+            self.parser = None if self.ended else decoder.machine.state
             self.uncounted = decoder.uncounted
             self.reasoning_tokens = decoder.reasoning_tokens
 
@@ -90,35 +91,32 @@ class Memory(msgspec.Struct, array_like=True):
             lexemes.append(_KINDS[kind](text))
         return lexemes
 
-    def write(self) -> str:
+    def write(self) -> bytes:
         """As `parser_state`."""
         return pack(self)
 
 
-_DECODER = msgspec.msgpack.Decoder(Memory)
+MEMORIES = msgspec.msgpack.Decoder(Memory)
+_CONTEXTS = msgspec.msgpack.Decoder(Context)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def read_memory(text: str, fingerprint: bytes, route: str) -> Memory:
-    """What a `parser_state` says. Raises ValueError if it is not one, or that of another route or of a server
-    that would go on otherwise."""
-    memory = unpack(text, _DECODER)
-    if memory.fingerprint != fingerprint:
-        raise ValueError(
-            f"it was made under the fingerprint {memory.fingerprint.hex()}, and this server has "
-            f"{fingerprint.hex()}: model files, template, parsers and defaults must be the same on all "
-            "replicas"
-        )
-    if memory.route != route:
-        raise ValueError(f"it is that of a stream of the route {memory.route}, not {route}")
-    return memory
-
-
-def travels(context: Context) -> tuple[bytes, int]:
-    """Digest of a context that is too large to travel, empty for one that does; and its size in bytes."""
+def packed(context: Context) -> tuple[bytes, bool, int]:
+    """A context encoded, or the digest of one that is too large to travel; whether it travels; and the bytes
+    that it takes in memory."""
     encoded = _ENCODER.encode(context)
-    digest = hashlib.blake2b(encoded, digest_size=16).digest() if len(encoded) > MAX_CONTEXT_BYTES else b""
-    return digest, len(encoded)
+    travels, size = len(encoded) <= MAX_CONTEXT_BYTES, footprint(len(encoded))
+    return encoded if travels else hashlib.blake2b(encoded, digest_size=16).digest(), travels, size
+
+
+def footprint(encoded: int) -> int:
+    """Bytes that a context of so many encoded ones takes in memory, with its key and plan, at most."""
+    return 1024 + 8 * encoded
+
+
+def unpacked(encoded: bytes) -> Context:
+    """The context that was encoded. Raises ValueError if none was."""
+    return _CONTEXTS.decode(encoded)
 
 
 def origin_digest(*parts: bytes) -> bytes:
@@ -141,21 +139,28 @@ def history_digest(origin: bytes, state: DerenderStreamState) -> bytes:
 
 
 class SharedCache(Generic[T]):
-    """A cache for threads, bounded in bytes; reading takes nothing out."""
+    """A cache for threads, bounded in bytes; what was least recently used goes first."""
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._items: LRUCache[bytes, tuple[T, int]] = LRUCache(max_bytes, getsizeof=lambda item: item[1])
+        self._bytes = 0
+        self._items: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: bytes) -> T | None:
         """What was put under the key, if it is still there."""
         with self._lock:
             item = self._items.get(key)
-        return None if item is None else item[0]
+            if item is None:
+                return None
+            self._items.move_to_end(key)
+        return item[0]
 
     def put(self, key: bytes, value: T, size: int) -> None:
         """Keep a value of about `size` bytes, if it fits at all."""
         if size <= self._max_bytes:
             with self._lock:
+                self._bytes += size - self._items.get(key, (None, 0))[1]
                 self._items[key] = (value, size)
+                while self._bytes > self._max_bytes:
+                    self._bytes -= self._items.popitem(last=False)[1][1]

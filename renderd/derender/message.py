@@ -46,15 +46,14 @@ def _tool_call(start: CallStart, arguments: list[str], ids: CallIds) -> ToolCall
 
 def delta_of(events: Iterable[Event], context: Context, ids: CallIds) -> Delta:
     """What a chunk says, without the role. News of one call are one entry."""
-    content: list[str] = []
-    reasoning: list[str] = []
+    content, reasoning = "", ""
     calls: dict[int, ToolCallDelta] = {}
     for event in events:
         if isinstance(event, Content):
-            content.append(event.text)
+            content += event.text
         elif isinstance(event, Reasoning):
-            reasoning.append(event.text)
-        elif isinstance(event, CallStart | CallArguments) and context.keeps_calls:
+            reasoning += event.text
+        elif isinstance(event, (CallStart, CallArguments)) and context.keeps_calls:
             if event.index and not context.parallel:
                 continue
             if isinstance(event, CallStart):
@@ -68,8 +67,8 @@ def delta_of(events: Iterable[Event], context: Context, ids: CallIds) -> Delta:
                 )
                 entry.function.arguments = (entry.function.arguments or "") + event.text
     return Delta(
-        content="".join(content) or None,
-        reasoning=("".join(reasoning) or None) if context.include_reasoning else None,
+        content=content or None,
+        reasoning=(reasoning or None) if context.include_reasoning else None,
         tool_calls=list(calls.values()) or UNSET,
     )
 

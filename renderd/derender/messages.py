@@ -64,8 +64,7 @@ class MessagesDerenderer:
 
     def stream(self, body: DerenderMessagesStreamRequest) -> MessagesStreamAnswer:
         """The events for an event of the engine, and the state to bring with the next."""
-        given = body.stream_state is not None
-        return guarded(given, "derender failed", lambda: self._events(body))
+        return guarded(self._events, body, "derender failed")
 
     def _events(self, body: DerenderMessagesStreamRequest) -> MessagesStreamAnswer:
         if body.stream_state is not None and body.stream_state.parser_state is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from parsers import PromptVerdict
@@ -16,21 +17,22 @@ from renderd.derender.choice import ChoiceDecoder
 from renderd.derender.context import Context
 from renderd.derender.detokenizer import Window
 from renderd.derender.memory import (
+    MEMORIES,
     Memory,
     SharedCache,
+    footprint,
     history_digest,
     origin_digest,
-    read_memory,
-    travels,
+    packed,
+    unpacked,
 )
 from renderd.derender.message import text_of
-from renderd.derender.requests import read_completion_request
-from renderd.derender.route import CHAT, MessageRoute
+from renderd.derender.plan import Plan
+from renderd.derender.route import COMPLETION, MessageRoute, Route
 from renderd.derender.setup import Setup
 from renderd.derender.stops import StopSearch
 from renderd.model.hurry import takes_long
 from renderd.wire.derender import (
-    DerenderChatStreamRequest,
     DerenderCompletionStreamRequest,
     PromptIds,
     StreamedEvent,
@@ -39,24 +41,22 @@ from renderd.wire.derender import (
 )
 from renderd.wire.errors import bad_request
 from renderd.wire.generate import GenerateChunk
-from renderd.wire.state import DerenderStreamState
+from renderd.wire.state import DerenderStreamState, unpack
 
 T = TypeVar("T")
 
 _BRIEF_BYTES = 16384
 """Of a prompt's ids that are read in less than a millisecond."""
-_COMPLETION = "body.DerenderCompletionStreamRequest"
 
 
-@dataclass
-class Stream:
+class Stream(msgspec.Struct):
     """A stream between two events.
 
     Attributes:
         model: what answers call the model.
         state: the next state, as far as it is known.
         memory: what goes into its `parser_state`.
-        context: the compiled request.
+        plan, context: the compiled request, with what follows from it and alone.
         decoder: ready for the next ids.
         missed: what the history said but no client has heard.
         echo: the prompt, where this is the first event and the answer is to begin with it.
@@ -66,6 +66,7 @@ class Stream:
     model: str
     state: DerenderStreamState
     memory: Memory
+    plan: Plan
     context: Context
     decoder: ChoiceDecoder
     missed: Sequence[Event] = ()
@@ -79,87 +80,64 @@ class Opening:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._fingerprint = bytes.fromhex(setup.options.fingerprint)
-        self._contexts: SharedCache[Context] = SharedCache()
-        self._snapshots: SharedCache[tuple[str, Sequence[Event]]] = SharedCache()
-
-    def chat(self, body: DerenderChatStreamRequest) -> Stream:
-        """A chat stream at this event."""
-        return self.message(body, CHAT)
+        self._plans: SharedCache[Plan] = SharedCache()
+        self._snapshots: SharedCache[tuple[bytes, Sequence[Event]]] = SharedCache()
 
     def message(self, body: StreamedEvent, route: MessageRoute[T]) -> Stream:
         """A stream of a message at this event, over any of the routes that answer with one."""
-        setup, state, raw = self._setup, body.stream_state, getattr(body, route.field)
-        name = route.api.lower()
+        setup, state = self._setup, body.stream_state
         if state is not None and state.parser_state is not None:
-            model = setup.model_name(body.model)
-            memory = self._read(state.parser_state, name)
-            verdict, prompt_tokens = memory.verdict, memory.prompt_tokens
-            context = self._context(
-                memory,
-                raw,
-                lambda raw: route.context(setup, route.request(body, stream=True), verdict, prompt_tokens),
-            )
-            self._check_chunk(body.generate_chunk, memory)
-            return self._stream(model, state, memory, context)
+            return self._resume(body, state, state.parser_state, route)
         request = route.request(body, stream=True)
         prompt = _read_prompt(body.prompt_token_ids, route.body(stream=True))
         prompt_tokens = len(prompt or ())
         model = setup.model_name(body.model)
         if setup.family is None:
-            context = route.context(setup, request, "unknown", prompt_tokens)
-            memory = self._begin(name, context, "unknown", prompt)
+            plan = setup.plan(route.context(setup, request, "unknown", prompt_tokens))
+            memory = self._begin(route.name, plan, "unknown", prompt)
             self._check_chunk(body.generate_chunk, memory)
-            _check_plain(state, context)
-            return self._plain(model, state, memory, context, prompt, body.generate_chunk)
+            _check_plain(state, plan.context)
+            return self._plain(model, state, memory, plan, prompt, body.generate_chunk)
         if request is None:
             raise bad_request(checks.request_needed(route.field))
         if prompt is None:
             raise bad_request(checks.PROMPT_NEEDED)
         verdict = setup.prompt_verdict(route.as_chat(request), prompt)
-        context = route.context(setup, request, verdict, prompt_tokens)
-        memory = self._begin(name, context, verdict, prompt)
-        memory.window = setup.detokenizer(context).seed(prompt)
+        plan = setup.plan(route.context(setup, request, verdict, prompt_tokens))
+        memory = self._begin(route.name, plan, verdict, prompt)
+        memory.window = plan.detokenizer.seed(prompt)
         state = state or DerenderStreamState()
         history = len(state.output_token_ids)
         self._check_chunk(body.generate_chunk, memory, history)
         if setup.options.replayable or history:
             memory.origin = origin_digest(
                 body.generate_chunk.request_id.encode("utf-8", "surrogatepass"),
-                bytes(raw),
+                bytes(getattr(body, route.field)),
                 bytes(body.prompt_token_ids),
             )
         if history:
-            return self._replay(model, state, memory, context)
+            return self._replay(model, state, memory, plan)
         if state.logprob_context_token_ids:
             raise bad_request(
                 "stream_state has lost its parser_state and holds no history to replay. Send stream_state "
                 "back unchanged, or start the server with --stream-state replayable."
             )
-        return self._stream(model, state, memory, context)
+        return self._stream(model, state, memory, plan)
 
     def completion(self, body: DerenderCompletionStreamRequest) -> Stream:
         """A completion stream at this event."""
         setup, state = self._setup, body.stream_state
-        loc = f"{_COMPLETION}.completion_request"
         if state is not None and state.parser_state is not None:
-            model = setup.model_name(body.model)
-            memory = self._read(state.parser_state, "completion")
-            context = self._context(
-                memory,
-                body.completion_request,
-                lambda raw: setup.completion_context(read_completion_request(raw, loc)),
-            )
-            self._check_chunk(body.generate_chunk, memory)
-            return self._stream(model, state, memory, context)
-        request = read_completion_request(body.completion_request, loc)
-        context = setup.completion_context(request)
-        prompt = _read_prompt(body.prompt_token_ids, _COMPLETION)
+            return self._resume(body, state, state.parser_state, COMPLETION)
+        request = COMPLETION.request(body)
+        plan = setup.plan(setup.completion_context(request))
+        prompt = _read_prompt(body.prompt_token_ids, COMPLETION.body)
         model = setup.model_name(body.model)
         checks.check_prompt(setup, prompt)
-        memory = self._begin("completion", context, "unknown", prompt)
+        memory = self._begin(COMPLETION.name, plan, "unknown", prompt)
         self._check_chunk(body.generate_chunk, memory)
-        _check_plain(state, context)
-        stream = self._plain(model, state, memory, context, prompt, body.generate_chunk)
+        _check_plain(state, plan.context)
+        stream = self._plain(model, state, memory, plan, prompt, body.generate_chunk)
         echoes = setup.echoes(request) if state is None else []
         stream.echo = echoes[0] if len(echoes) == 1 else ""
         return stream
@@ -167,53 +145,64 @@ class Opening:
     def close(self, stream: Stream) -> DerenderStreamState:
         """The state for the next event. With a history, it is found again without `parser_state`."""
         state = stream.state
-        text = state.parser_state = stream.memory.write()
-        checks.check_state(self._setup, text)
-        telemetry.wrote_state(len(text))
+        data = state.parser_state = stream.memory.write()
+        telemetry.wrote_state(checks.check_state(self._setup, data))
         if stream.keeps_history:
             state.logprob_text_offset = len(state.output_token_ids)
             if stream.memory.origin:
-                self._keep(state, text, stream.memory.origin)
+                self._keep(state, data, stream.memory.origin)
         return state
 
-    def _read(self, text: str, route: str) -> Memory:
-        checks.check_state(self._setup, text)
-        return read_memory(text, self._fingerprint, route)
+    def _resume(self, body: StreamedEvent, state: DerenderStreamState, data: bytes, route: Route) -> Stream:
+        """A stream that has begun. `data`: the state's `parser_state`."""
+        setup = self._setup
+        model = setup.model_name(body.model)
+        memory = self._read(data, route.name)
+        plan = self._plans.get(memory.context)
+        if not memory.travels:
+            plan = self._told_again(plan, body, memory, route)
+        elif plan is None:
+            plan = setup.plan(unpacked(memory.context))
+            self._plans.put(memory.context, plan, footprint(len(memory.context)))
+        self._check_chunk(body.generate_chunk, memory)
+        return self._stream(model, state, memory, plan)
 
-    def _begin(
-        self, route: str, context: Context, verdict: PromptVerdict, prompt: Sequence[int] | None
-    ) -> Memory:
-        digest, size = travels(context)
-        if digest:
-            self._contexts.put(digest, context, size)
-        return Memory(
-            self._fingerprint,
-            route,
-            self._setup.now(),
-            verdict,
-            None if digest else context,
-            digest,
-            prompt_tokens=len(prompt or ()),
-        )
-
-    def _context(self, memory: Memory, raw: Raw, compile: Callable[[Raw], Context]) -> Context:
-        """The compiled request of a stream that has begun."""
-        if memory.context is not None:
-            return memory.context
-        if is_null(raw):
+    def _told_again(self, plan: Plan | None, body: StreamedEvent, memory: Memory, route: Route) -> Plan:
+        """The plan of a request that does not travel, though this process may know it."""
+        if is_null(getattr(body, route.field)):
             raise bad_request(
                 "stream_state holds only a digest of this request, which is too large to travel in it: send "
                 "the request with every chunk."
             )
-        context = self._contexts.get(memory.digest)
-        if context is None:
+        if plan is None:
             takes_long()
-            context = compile(raw)
-            digest, size = travels(context)
-            if digest != memory.digest:
+            plan = self._setup.plan(route.compile(self._setup, body, memory.verdict, memory.prompt_tokens))
+            key, travels, size = packed(plan.context)
+            if travels or key != memory.context:
                 raise bad_request("the request is not the one that this stream_state began with")
-            self._contexts.put(digest, context, size)
-        return context
+            self._plans.put(key, plan, size)
+        return plan
+
+    def _read(self, data: bytes, route: str) -> Memory:
+        """What a `parser_state` says. Raises ValueError if it is not one, or that of another route or of a
+        server that would go on otherwise."""
+        checks.check_state(self._setup, data)
+        memory = unpack(data, MEMORIES)
+        if memory.fingerprint != self._fingerprint:
+            raise ValueError(
+                f"it was made under the fingerprint {memory.fingerprint.hex()}, and this server has "
+                f"{self._fingerprint.hex()}: model files, template, parsers and defaults must be the same on "
+                "all replicas"
+            )
+        if memory.route != route:
+            raise ValueError(f"it is that of a stream of the route {memory.route}, not {route}")
+        return memory
+
+    def _begin(self, route: str, plan: Plan, verdict: PromptVerdict, prompt: Sequence[int] | None) -> Memory:
+        key, travels, size = packed(plan.context)
+        self._plans.put(key, plan, size)
+        now, count = self._setup.now(), len(prompt or ())
+        return Memory(self._fingerprint, route, now, verdict, key, travels, count)
 
     def _check_chunk(self, chunk: GenerateChunk, memory: Memory, history: int = 0) -> None:
         if (count := len(chunk.choices)) > 1:
@@ -236,60 +225,57 @@ class Opening:
         model: str,
         state: DerenderStreamState | None,
         memory: Memory,
-        context: Context,
+        plan: Plan,
         prompt: Sequence[int] | None,
         chunk: GenerateChunk,
     ) -> Stream:
         """A plain stream without memory: its first event, or the window of a state that vLLM made."""
         if state is None:
             seed = prompt if prompt is not None else chunk.prompt_token_ids
-            window = self._setup.detokenizer(context).seed(seed or ())
+            window = plan.detokenizer.seed(seed or ())
             state = DerenderStreamState(window.pieces, window.prefix, window.read)
-        return self._stream(model, state, memory, context)
+        return self._stream(model, state, memory, plan)
 
     def _stream(
         self,
         model: str,
         state: DerenderStreamState,
         memory: Memory,
-        context: Context,
+        plan: Plan,
         missed: Sequence[Event] = (),
     ) -> Stream:
-        setup = self._setup
-        machine = None
-        if context.parser is None:
+        context, machine, keeps_history = plan.context, None, False
+        if plan.table is None:
             window = Window(state.prev_tokens, state.prefix_offset, state.read_offset)
+        elif memory.window is None:
+            raise ValueError("parser_state is malformed")
         else:
-            if memory.window is None:
-                raise ValueError("parser_state is malformed")
             window = memory.window
-            machine = setup.machine(context.parser, memory.snapshot)
-        search = StopSearch(
-            context.stop,
-            min_tokens=context.min_tokens,
-            include=context.include_stop,
-            held=memory.held_lexemes(),
-        )
-        decoder = ChoiceDecoder(setup.detokenizer(context), window, search, machine, memory.uncounted)
-        keeps_history = machine is not None and (setup.options.replayable or bool(state.output_token_ids))
-        return Stream(model, state, memory, context, decoder, missed, keeps_history=keeps_history)
+            machine = plan.machine(memory.parser)
+            keeps_history = self._setup.options.replayable or bool(state.output_token_ids)
+        if not 0 <= window.prefix <= window.read <= len(window.pieces):
+            raise ValueError("offsets are outside prev_tokens")
+        held = memory.held_lexemes() if memory.held else []
+        search = StopSearch(context.stop, context.min_tokens, context.include_stop, held)
+        decoder = ChoiceDecoder(plan.detokenizer, window, search, machine, memory.uncounted)
+        return Stream(model, state, memory, plan, context, decoder, missed, "", keeps_history)
 
-    def _replay(self, model: str, state: DerenderStreamState, memory: Memory, context: Context) -> Stream:
+    def _replay(self, model: str, state: DerenderStreamState, memory: Memory, plan: Plan) -> Stream:
         """A stream whose state has a history alone: vLLM made it, or the client dropped the rest."""
         key = history_digest(memory.origin, state)
         kept = self._snapshots.get(key)
         if kept is not None:
-            return self._stream(model, state, self._read(kept[0], memory.route), context, kept[1])
+            return self._stream(model, state, self._read(kept[0], memory.route), plan, kept[1])
         takes_long()
         telemetry.replayed()
-        stream = self._stream(model, state, memory, context)
+        stream = self._stream(model, state, memory, plan)
         events = stream.decoder.feed(state.output_token_ids, tokens_before=0, final=False)
         memory.tokens = len(state.output_token_ids)
         memory.ended = stream.decoder.search.matched is not None
         memory.save(stream.decoder)
         if state.logprob_text_offset != len(state.output_token_ids):
             late = stream.decoder.machine.late_arguments if stream.decoder.machine else ""
-            stream.missed = self._carry_on(state, memory, context, events, late)
+            stream.missed = self._carry_on(state, memory, plan, events, late)
         self._keep(state, memory.write(), memory.origin, stream.missed)
         return stream
 
@@ -297,7 +283,7 @@ class Opening:
         self,
         state: DerenderStreamState,
         memory: Memory,
-        context: Context,
+        plan: Plan,
         events: Sequence[Event],
         late: str,
     ) -> list[Event]:
@@ -308,8 +294,9 @@ class Opening:
         """
         memory.calls_sent = len(state.last_tool_call_ids)
         tools = self._setup.family.tools if self._setup.family else None
-        if context.parser is not None and tools is not None and not tools.strip:
-            text = text_of(self._setup.machine(context.parser, memory.snapshot).finish())
+        machine = plan.machine(copy.deepcopy(memory.parser))
+        if machine is not None and tools is not None and not tools.strip:
+            text = text_of(machine.finish())
             memory.blank_sent = text if text.isspace() else ""
         missed: list[Event] = [
             event
@@ -321,11 +308,11 @@ class Opening:
         return missed
 
     def _keep(
-        self, state: DerenderStreamState, text: str, origin: bytes, missed: Sequence[Event] = ()
+        self, state: DerenderStreamState, data: bytes, origin: bytes, missed: Sequence[Event] = ()
     ) -> None:
         key = history_digest(origin, state)
-        size = len(text) + sum(len(event.text) for event in missed if isinstance(event, CallArguments))
-        self._snapshots.put(key, (text, missed), size)
+        size = len(data) + sum(len(event.text) for event in missed if isinstance(event, CallArguments))
+        self._snapshots.put(key, (data, missed), size)
 
 
 def _check_plain(state: DerenderStreamState | None, context: Context) -> None:

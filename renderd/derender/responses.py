@@ -80,8 +80,7 @@ class ResponsesDerenderer:
 
     def stream(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
         """The events for an event of the engine, and the state to bring with the next."""
-        given = body.stream_state is not None
-        return guarded(given, "derender failed", lambda: self._events(body))
+        return guarded(self._events, body, "derender failed")
 
     def _events(self, body: DerenderResponsesStreamRequest) -> ResponsesStreamAnswer:
         if body.stream_state is not None and body.stream_state.parser_state is None:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw
 
 from parsers import PromptVerdict
 from renderd.derender.context import Context
-from renderd.derender.requests import read_chat_request
+from renderd.derender.requests import read_chat_request, read_completion_request
 from renderd.derender.setup import Setup
 from renderd.wire.chat import ChatCompletionRequest
+from renderd.wire.completion import CompletionRequest
 from renderd.wire.derender import FinishedMessage, StreamedEvent
 
 T = TypeVar("T")
+
+
+class Route(Protocol):
+    """What a stream that goes on has to know of its route."""
+
+    @property
+    def name(self) -> str:
+        """As states have it."""
+
+    @property
+    def field(self) -> str:
+        """Of the bodies, that holds the request."""
+
+    def compile(self, setup: Setup, body: StreamedEvent, verdict: PromptVerdict, tokens: int) -> Context:
+        """The request in a body, compiled. `tokens`: of the prompt. Raises ApiError 400."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,11 @@ class MessageRoute(Generic[T]):
     as_chat: Callable[[T], ChatCompletionRequest]
     complete: Callable[[Setup, Context, T, int], Context] = lambda setup, context, request, tokens: context
 
+    @cached_property
+    def name(self) -> str:
+        """As states have it."""
+        return self.api.lower()
+
     def body(self, stream: bool) -> str:
         """The dotted place of a body."""
         return f"body.Derender{self.api}{'Stream' if stream else ''}Request"
@@ -51,7 +73,28 @@ class MessageRoute(Generic[T]):
         context = setup.chat_context(self.as_chat(request), verdict)
         return self.complete(setup, context, request, prompt_tokens)
 
+    def compile(self, setup: Setup, body: StreamedEvent, verdict: PromptVerdict, tokens: int) -> Context:
+        """See `Route`."""
+        return self.context(setup, self.request(body, stream=True), verdict, tokens)
 
+
+class CompletionRoute:
+    """How the completion route reads the request in the bodies of its streams."""
+
+    name = "completion"
+    field = "completion_request"
+    body = "body.DerenderCompletionStreamRequest"
+
+    def request(self, body: StreamedEvent) -> CompletionRequest | None:
+        """The request in a body, decoded. Raises ApiError 400."""
+        return read_completion_request(getattr(body, self.field), f"{self.body}.{self.field}")
+
+    def compile(self, setup: Setup, body: StreamedEvent, verdict: PromptVerdict, tokens: int) -> Context:
+        """See `Route`."""
+        return setup.completion_context(self.request(body))
+
+
+COMPLETION = CompletionRoute()
 CHAT: MessageRoute[ChatCompletionRequest] = MessageRoute(
     "Chat", "chat_request", read_chat_request, lambda request: request
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from parsers import Family, Machine, PromptVerdict, RequestContext, UnfitRequestError
+from parsers import Family, PromptVerdict, UnfitRequestError
 from parsers.events import Anomaly, Event, Marker, Skipped, Special
 from renderd import telemetry
 from renderd.derender.context import (
@@ -18,6 +18,8 @@ from renderd.derender.context import (
 )
 from renderd.derender.detokenizer import Detokenizer
 from renderd.derender.logprobs import LogprobDecoder
+from renderd.derender.plan import Plan
+from renderd.derender.stops import stop_ids
 from renderd.model import Model
 from renderd.model.template_kwargs import effective_kwargs
 from renderd.wire.chat import ChatCompletionRequest, named_function, tool_choice_kind, tool_dicts
@@ -116,17 +118,16 @@ class Setup:
             if isinstance(event, Anomaly):
                 telemetry.met(self.parsers, event.kind, event.characters)
 
-    def detokenizer(self, context: Context) -> Detokenizer:
-        """The one for a request."""
-        made = self._parsed if context.parser else self._plain
-        return made[context.skip_special_tokens, context.spaces]
-
-    def machine(self, parser: RequestContext, snapshot: object = None) -> Machine:
-        """A machine at the first output token, or at a snapshot. Raises ValueError on a malformed one."""
-        assert self.family is not None
-        if snapshot is None:
-            return self.family.start(parser, self._token_markers)
-        return self.family.resume(parser, self._token_markers, snapshot)
+    def plan(self, context: Context) -> Plan:
+        """How the answer to a request is read. Raises ValueError if the parsers have no such formats."""
+        model, parser = self.model, context.parser
+        detokenizers = self._parsed if parser else self._plain
+        return Plan(
+            context,
+            detokenizers[context.skip_special_tokens, context.spaces],
+            self.family.table(parser, self._token_markers) if self.family and parser else None,
+            stop_ids(context, model.tokenizer.eos_token_id, model.eos_token_ids),
+        )
 
     def prompt_verdict(
         self, request: ChatCompletionRequest, prompt_token_ids: Sequence[int] | None

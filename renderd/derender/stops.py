@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from parsers.events import Marker, Special
 from renderd.derender.detokenizer import Lexeme, Rest
@@ -25,12 +27,22 @@ class StopRules(Protocol):
         """The model's own end tokens do not end the output."""
 
 
-class End(NamedTuple):
+class End(msgspec.Struct):
     """The ids that are text, the stop reason to report, and whether an id that is no text came last."""
 
     text_ids: Sequence[int]
     stop_reason: int | str | None
     by_token: bool = False
+
+
+def stop_ids(rules: StopRules, eos_token_id: int | None, eos_token_ids: frozenset[int]) -> frozenset[int]:
+    """The ids that are no text where an output stops at one of them, if the engine does not say at what."""
+    if rules.include_stop:
+        return frozenset()
+    ids = {*rules.stop_token_ids}
+    if not rules.ignore_eos:
+        ids |= eos_token_ids if eos_token_id is None else {*eos_token_ids, eos_token_id}
+    return frozenset(ids)
 
 
 def drop_stop_token(
@@ -61,7 +73,7 @@ def drop_stop_token(
     return End(token_ids, reported)
 
 
-class StopSearch:
+class StopSearch(msgspec.Struct):
     """Looks for stop strings in the text of consecutive lexemes, markers and all.
 
     A match has to end behind the first `min_tokens` tokens. Of several matches the one that ends first
@@ -69,39 +81,36 @@ class StopSearch:
     that is decided, so the answer is the same however the lexemes are grouped.
 
     Attributes:
+        stops, min_tokens: none of the former is empty.
+        include: a match stays in the text.
         held: what is held back, to go into the next chunk's search.
         matched: the stop string that was found; there is no text behind it.
     """
 
-    def __init__(
-        self, stops: Sequence[str], *, min_tokens: int = 0, include: bool = False, held: Sequence[Lexeme] = ()
-    ) -> None:
-        self._stops = [stop for stop in stops if stop]
-        self._min_tokens = min_tokens
-        self._include = include
-        self.held: list[Lexeme] = list(held)
-        self.matched: str | None = None
+    stops: Sequence[str]
+    min_tokens: int = 0
+    include: bool = False
+    held: list[Lexeme] = []
+    matched: str | None = None
 
     def feed(self, lexemes: list[Lexeme], *, tokens_before: int, final: bool) -> list[Lexeme]:
         """The lexemes that no match can touch any more. `tokens_before`: tokens fed before."""
-        if not self._stops:
-            return lexemes
-        floor = sum(map(len, self.held)) + _head_length(lexemes, self._min_tokens - tokens_before)
+        floor = sum(map(len, self.held)) + _head_length(lexemes, self.min_tokens - tokens_before)
         lexemes = self.held + lexemes
         text = "".join(lexemes)
         found = self._find(text, floor)
         if found is not None:
             self.matched, end = found
             self.held = []
-            return _cut(lexemes, end if self._include else end - len(self.matched), end)
-        held = 0 if final else max(_overlap(text, stop) for stop in self._stops)
+            return _cut(lexemes, end if self.include else end - len(self.matched), end)
+        held = 0 if final else max(_overlap(text, stop) for stop in self.stops)
         released, self.held = _split(lexemes, len(text) - held)
         return released
 
     def _find(self, text: str, floor: int) -> tuple[str, int] | None:
         """The stop string that ends first behind `floor`, and where it ends."""
         best: tuple[str, int] | None = None
-        for stop in self._stops:
+        for stop in self.stops:
             start = text.find(stop, max(floor - len(stop) + 1, 0))
             if start >= 0 and (best is None or start + len(stop) < best[1]):
                 best = (stop, start + len(stop))

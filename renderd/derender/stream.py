@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from parsers.events import CallStart, Content, Event
@@ -20,6 +20,7 @@ from renderd.derender.logprobs import CONTEXT_TOKENS
 from renderd.derender.memory import Memory
 from renderd.derender.message import delta_of, finish_reason_of, text_of
 from renderd.derender.opening import Opening, Stream
+from renderd.derender.route import CHAT
 from renderd.derender.setup import Setup
 from renderd.derender.stops import End, drop_stop_token
 from renderd.model.hurry import takes_long
@@ -31,20 +32,20 @@ from renderd.wire.answers import (
     CompletionChunkChoice,
     CompletionStreamAnswer,
 )
-from renderd.wire.derender import DerenderChatStreamRequest, DerenderCompletionStreamRequest
+from renderd.wire.derender import DerenderChatStreamRequest, DerenderCompletionStreamRequest, StreamedEvent
 from renderd.wire.errors import ApiError, bad_request
 from renderd.wire.generate import GenerateChunk, GenerateChunkChoice, GenerateUsage
 
 _LOG = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=StreamedEvent)
 T = TypeVar("T")
 
 _BRIEF_TOKENS, _BRIEF_LOGPROBS = 500, 50
 """Tokens of an event that are read in a millisecond or less, and those of one that has their candidates."""
 
 
-@dataclass
-class News:
+class News(msgspec.Struct):
     """What an event says of its choice. `rest`: what was held back and is said because no token follows."""
 
     events: Sequence[Event] = ()
@@ -62,20 +63,18 @@ class StreamDerenderer:
 
     def chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
         """The chunk for an event of a chat stream, and the state to bring with the next."""
-        given = body.stream_state is not None
-        return guarded(given, "derender failed", lambda: self._chat(body))
+        return guarded(self._chat, body, "derender failed")
 
     def completion(self, body: DerenderCompletionStreamRequest) -> CompletionStreamAnswer:
         """The chunk for an event of a completion stream, and the state to bring with the next."""
-        given = body.stream_state is not None
-        return guarded(given, "detokenization failed", lambda: self._completion(body))
+        return guarded(self._completion, body, "detokenization failed")
 
     def _chat(self, body: DerenderChatStreamRequest) -> ChatStreamAnswer:
-        stream, chunk = self.opening.chat(body), body.generate_chunk
+        stream, chunk = self.opening.message(body, CHAT), body.generate_chunk
         # An engine that knows no stop strings runs on behind one: nothing comes after the finish.
         news = [] if stream.memory.ended else chunk.choices
         choices = [self._chat_choice(stream, choice, chunk.request_id) for choice in news]
-        usage = _usage(chunk, body.prompt_tokens)
+        usage = None if chunk.usage is None else _usage(chunk.usage, body.prompt_tokens)
         family, context = self._setup.family, stream.context
         if usage and family and family.has_reasoning and (context.single or choices):
             usage.completion_tokens_details = {"reasoning_tokens": stream.memory.reasoning_tokens}
@@ -107,18 +106,19 @@ class StreamDerenderer:
         finish_reason = news.finish_reason
         if finish_reason is not None and context.parser is not None:
             finish_reason = finish_reason_of(finish_reason, context, state.tools_streamed)
-        shown = not context.hidden
+        logprobs, token_ids = None, None
+        if not context.hidden:
+            if choice.logprobs is not None:
+                before = state.logprob_context_token_ids
+                logprobs = self._setup.logprobs.chat(choice.logprobs, context.candidates, before)
+            token_ids = choice.token_ids if context.return_token_ids else None
         answer = ChatChunkChoice(
             index=choice.index,
             delta=delta,
-            logprobs=self._setup.logprobs.chat(
-                choice.logprobs, context.candidates, state.logprob_context_token_ids
-            )
-            if shown
-            else None,
+            logprobs=logprobs,
             finish_reason=finish_reason,
             stop_reason=news.stop_reason,
-            token_ids=choice.token_ids if context.return_token_ids and shown else None,
+            token_ids=token_ids,
         )
         self.save(stream, choice)
         return answer
@@ -133,7 +133,7 @@ class StreamDerenderer:
                 created=stream.memory.created,
                 model=stream.model,
                 choices=choices,
-                usage=_usage(chunk, body.prompt_tokens),
+                usage=None if chunk.usage is None else _usage(chunk.usage, body.prompt_tokens),
                 metrics=chunk.metrics,
             ),
             self.opening.close(stream),
@@ -171,7 +171,8 @@ class StreamDerenderer:
     def advance(self, stream: Stream, choice: GenerateChunkChoice) -> News:
         """Read the event's ids and note in the memory how far the answer is."""
         memory, context = stream.memory, stream.context
-        if len(choice.token_ids or ()) > (_BRIEF_TOKENS if choice.logprobs is None else _BRIEF_LOGPROBS):
+        count = len(choice.token_ids or ())
+        if count > (_BRIEF_TOKENS if choice.logprobs is None else _BRIEF_LOGPROBS):
             takes_long()
         final, before = choice.finish_reason is not None, memory.tokens - len(memory.pending)
         end = self._end(stream, choice)
@@ -179,8 +180,8 @@ class StreamDerenderer:
         rest: Sequence[Event] = ()
         if final and stream.decoder.search.matched is None:
             rest = self._feed(stream, (), before + len(end.text_ids), final=True, end_token=end.by_token)
-        memory.tokens += len(choice.token_ids or ())
-        telemetry.derendered(len(choice.token_ids or ()))
+        memory.tokens += count
+        telemetry.derendered(count)
         matched = stream.decoder.search.matched
         # A plain stream goes on as long as its client wants, as with vLLM; a parser has said its last word.
         memory.ended = matched is not None or (final and context.parser is not None)
@@ -194,23 +195,19 @@ class StreamDerenderer:
         memory, context, model = stream.memory, stream.context, self._setup.model
         ids = [*memory.pending, *(choice.token_ids or ())]
         memory.pending = []
-        finish_reason, stop_reason = choice.finish_reason, choice.stop_reason
-        undecided = finish_reason is None and context.parser is not None
-        if undecided:
-            finish_reason, stop_reason = "stop", None
+        if choice.finish_reason is None and context.parser is not None:
+            if ids and ids[-1] in stream.plan.stop_ids:
+                memory.pending = [ids.pop()]
+            return End(ids, choice.stop_reason)
         eos = model.tokenizer.eos_token_id
-        end = drop_stop_token(ids, finish_reason, stop_reason, context, eos, model.eos_token_ids)
-        if not undecided:
-            return end
-        if end.by_token:
-            memory.pending = ids[-1:]
-            ids = ids[:-1]
-        return End(ids, choice.stop_reason)
+        return drop_stop_token(
+            ids, choice.finish_reason, choice.stop_reason, context, eos, model.eos_token_ids
+        )
 
     def _feed(
         self, stream: Stream, ids: Sequence[int], before: int, final: bool = False, end_token: bool = False
     ) -> list[Event]:
-        events = stream.decoder.feed(ids, tokens_before=before, final=final, end_token=end_token)
+        events = stream.decoder.feed(ids, before, final, end_token)
         self._setup.report(events)
         memory = stream.memory
         return _unsent(events, memory) if memory.blank_sent or memory.calls_sent else events
@@ -222,7 +219,7 @@ class StreamDerenderer:
         state.logprob_context_token_ids = [*state.logprob_context_token_ids, *ids][-CONTEXT_TOKENS:]
         memory.save(stream.decoder)
         if stream.context.parser is None:
-            window = stream.decoder.window
+            window = stream.plan.detokenizer.spelled(stream.decoder.window)
             state.prev_tokens = window.pieces
             state.prefix_offset, state.read_offset = window.prefix, window.read
         elif stream.keeps_history and ids:
@@ -245,26 +242,24 @@ def _unsent(events: Sequence[Event], memory: Memory) -> list[Event]:
     return news
 
 
-def guarded(given: bool, failure: str, answer: Callable[[], T]) -> T:
-    """`answer()`. A state is the client's: whatever goes wrong with one that was given is a 400."""
+def guarded(answer: Callable[[E], T], body: E, failure: str) -> T:
+    """`answer(body)`. A state is the client's: whatever goes wrong with one that was given is a 400."""
     try:
-        return answer()
+        return answer(body)
     except ApiError:
         raise
     except ValueError as error:
-        if not given:
+        if body.stream_state is None:
             raise
         raise bad_request(f"invalid stream_state: {error}") from None
     except Exception as error:
-        if not given:
+        if body.stream_state is None:
             raise
         _LOG.warning("A given stream_state could not be used", exc_info=True)
         raise bad_request(f"invalid stream_state: {failure}") from error
 
 
-def _usage(chunk: GenerateChunk, prompt_tokens: int | None) -> GenerateUsage | None:
-    if chunk.usage is None:
-        return None
-    prompt = chunk.usage.prompt_tokens if prompt_tokens is None else prompt_tokens
-    completion = chunk.usage.completion_tokens or 0
+def _usage(usage: GenerateUsage, prompt_tokens: int | None) -> GenerateUsage:
+    prompt = usage.prompt_tokens if prompt_tokens is None else prompt_tokens
+    completion = usage.completion_tokens or 0
     return GenerateUsage(prompt, prompt + completion, completion)

@@ -123,6 +123,8 @@ def _decode_message(body: bytes, finished: type[M], streamed: type[E]) -> M | E:
     request = _read(body, finished, streamed)
     if isinstance(request, FinishedMessage):
         _check_ids(request.generate_response, f"body.{finished.__name__}.generate_response")
+    else:
+        _check_history(request.stream_state, finished)
     return request
 
 
@@ -130,6 +132,7 @@ def decode_completion(body: bytes) -> DerenderCompletionRequest | DerenderComple
     """The body of `/v1/completions/derender`. Raises ApiError 400."""
     request = _read(body, DerenderCompletionRequest, DerenderCompletionStreamRequest)
     if isinstance(request, DerenderCompletionStreamRequest):
+        _check_history(request.stream_state, DerenderCompletionRequest)
         return request
     count = len(request.generate_responses)
     for name in ("prompt_tokens", "prompt_token_ids"):
@@ -173,8 +176,7 @@ def _read(body: bytes, finished: type[F], streamed: type[E]) -> F | E:
         if request.stream is (kind is streamed):
             return request
     values = parse_object(body)
-    # Errors name the batch type: vLLM tries that one first (contract A.3).
-    named = f"body.{finished.__name__}.stream"
+    named = _stream_field(finished)
     if not convert(values.get("stream", False), bool, named):
         return _bind(values, finished)
     try:
@@ -182,6 +184,23 @@ def _read(body: bytes, finished: type[F], streamed: type[E]) -> F | E:
     except ApiError as error:
         error.param = error.param and named
         raise
+
+
+def _stream_field(finished: type[msgspec.Struct]) -> str:
+    """What errors of streamed events name: the batch type's, which vLLM tries first (contract A.3)."""
+    return f"body.{finished.__name__}.stream"
+
+
+def _check_history(state: DerenderStreamState | None, finished: type[msgspec.Struct]) -> None:
+    if state is None or not (state.output_token_ids or state.output_chunk_lens):
+        return
+    count, length = sum(state.output_chunk_lens), len(state.output_token_ids)
+    if count != length:
+        raise validation_error(
+            _stream_field(finished),
+            "stream_state: output_chunk_lens must sum to len(output_token_ids) "
+            f"(got sum={count}, len(output_token_ids)={length})",
+        )
 
 
 def _bind(values: dict[str, Any], type: type[T]) -> T:

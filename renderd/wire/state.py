@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import zlib
 from typing import Annotated, TypeVar
 
@@ -11,14 +10,12 @@ from msgspec import Meta
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION = 2
+VERSION = 3
 """Of the layout inside `parser_state`. Another version is refused, never guessed at."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _HEAD = bytes([VERSION])
 _CHECKSUM_BYTES = 4
-_TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 Offset = Annotated[int, Meta(ge=0)]
 
@@ -36,7 +33,7 @@ class DerenderStreamState(msgspec.Struct):
         output_token_ids, output_chunk_lens: history of a parsed stream, by which vLLM replays it.
         tools_streamed: a tool call is out.
         last_tool_call_ids: ids of the calls in the history, by call index.
-        parser_state: everything else (`pack`); null in a state that vLLM made.
+        parser_state: everything else (`pack`), in JSON as base64; null in a state that vLLM made.
     """
 
     prev_tokens: Annotated[list[str], Meta(max_length=1024)] = []
@@ -49,30 +46,22 @@ class DerenderStreamState(msgspec.Struct):
     output_chunk_lens: list[Annotated[int, Meta(gt=0)]] = []
     tools_streamed: bool = False
     last_tool_call_ids: list[str] = []
-    parser_state: str | None = None
-
-    def __post_init__(self) -> None:
-        if sum(self.output_chunk_lens) != len(self.output_token_ids):
-            raise ValueError(
-                "output_chunk_lens must sum to len(output_token_ids) "
-                f"(got sum={sum(self.output_chunk_lens)}, len(output_token_ids)={len(self.output_token_ids)})"
-            )
+    parser_state: bytes | None = None
 
 
-def pack(value: msgspec.Struct) -> str:
-    """The opaque string that holds `value`: version byte, checksum and msgpack in unpadded base64url."""
+def size_of(parser_state: bytes) -> int:
+    """Bytes that it has in JSON."""
+    return (len(parser_state) + 2) // 3 * 4
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """The opaque bytes that hold `value`: version byte, checksum and msgpack."""
     content = _ENCODER.encode(value)
-    data = _HEAD + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
-    return binascii.b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=").decode()
+    return _HEAD + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
 
 
-def unpack(text: str, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """The value in a string that `pack` made. Raises ValueError saying what is wrong with the string."""
-    try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        data = binascii.a2b_base64(padded.translate(_FROM_URL), strict_mode=True)
-    except ValueError:  # what binascii raises is one
-        raise ValueError("parser_state is malformed or truncated") from None
+def unpack(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """The value in bytes that `pack` made. Raises ValueError saying what is wrong with them."""
     if data[:1] != _HEAD:
         raise ValueError("parser_state is not of this version of renderd")
     checksum, content = data[1 : 1 + _CHECKSUM_BYTES], data[1 + _CHECKSUM_BYTES :]

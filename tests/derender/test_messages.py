@@ -214,7 +214,7 @@ def test_refusals() -> None:
     two = {"request_id": "rq", "choices": [{"index": n, "token_ids": [9707]} for n in (0, 1)]}
     for answer in (two, {"request_id": "rq", "choices": []}):
         assert refused(**body(), generate_response=answer) == (400, "BadRequestError", None)
-    for state in ({}, {"parser_state": "x"}):
+    for state in ({}, {"parser_state": "AAAA"}):
         asked = {**body(), "stream": True, "generate_chunk": chunk([9707]), "stream_state": state}
         assert refused(**asked) == (400, "BadRequestError", None)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from parsers import (
     Anomaly,
@@ -17,9 +18,11 @@ from parsers import (
     Content,
     Event,
     Family,
+    Machine,
     Marker,
     Reasoning,
     RequestContext,
+    State,
 )
 
 WEATHER: dict[str, Any] = {
@@ -94,6 +97,12 @@ def lexemes(family: Family, text: str, seed: int | None = None) -> list[str]:
     return found
 
 
+def resumed(family: Family, context: RequestContext, markers: frozenset[str], machine: Machine) -> Machine:
+    """A machine that goes on from what another would write down."""
+    written = msgspec.json.encode(machine.state)
+    return family.resume(context, markers, msgspec.json.decode(written, type=State))
+
+
 def parse(
     family: Family,
     pieces: Sequence[str],
@@ -101,14 +110,13 @@ def parse(
     *,
     resume: bool = False,
 ) -> Message:
-    """Feed lexemes one by one; with `resume`, through a snapshot between any two."""
+    """Feed lexemes one by one; with `resume`, through a written state between any two."""
     machine = family.start(context, family.markers)
     events: list[Event] = []
     for piece in pieces:
         events += machine.feed([piece])
         if resume:
-            snapshot = json.loads(json.dumps(machine.snapshot()))
-            machine = family.resume(context, family.markers, snapshot)
+            machine = resumed(family, context, family.markers, machine)
     events += machine.finish()
     assert machine.finish() == []
     return add_up(events)

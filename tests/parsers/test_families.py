@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from parsers import UnknownParserError, build, reasoning_parser_names, tool_parser_names
+from parsers import State, UnknownParserError, build, reasoning_parser_names, tool_parser_names
 from parsers.grammar import ForModel
 from parsers.registry import reasoning_grammars, tool_grammars
 from tests.parsers.reading import TOOLS, Message, lexemes, parse
@@ -343,7 +344,7 @@ def test_forged_snapshots_are_refused(snapshot: Any) -> None:
     family = build("qwen3", "hermes")
     context = family.context(TOOLS, "auto", {}, "unknown")
     with pytest.raises(ValueError):
-        family.resume(context, family.markers, snapshot)
+        family.resume(context, family.markers, msgspec.convert(snapshot, State))
 
 
 def test_no_two_grammars_that_may_meet_name_a_region_alike() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from parsers import Event, Marker, ModelFacts, UnfitModelError, build
 from parsers.events import Skipped
-from tests.parsers.reading import TOOLS, Message, add_up, lexemes, parse
+from tests.parsers.reading import TOOLS, Message, add_up, lexemes, parse, resumed
 
 Calls = list[tuple[str, str]]
 
@@ -57,7 +56,7 @@ def read(
     events: list[Event] = []
     for one in single:
         events += machine.feed([one])
-        machine = family.resume(context, tokens, json.loads(json.dumps(machine.snapshot())))
+        machine = resumed(family, context, tokens, machine)
     events += machine.finish()
     cut = add_up(events)
     assert (cut.reasoning, cut.content, cut.calls, cut.complete) == (

@@ -25,7 +25,7 @@ from parsers.grammar import ModelFacts
 from parsers.prompt_markers import PromptVerdict
 from tests.parsers.generator import TOOLS, WORD, Format, Pieces, Sample, Token, Words, formats, sample
 from tests.parsers.generator.pairs import PAIRS
-from tests.parsers.reading import Message, add_up
+from tests.parsers.reading import Message, add_up, resumed
 
 EXAMPLES = int(os.environ.get("RENDERD_FUZZ", "15"))
 """Examples a test; `make fuzz-parsers` takes more."""
@@ -80,12 +80,12 @@ def chunked(rng: random.Random, found: list[str]) -> Chunks:
 
 
 def read(family: Family, context: RequestContext, markers: frozenset[str], chunks: Chunks) -> Message:
-    """Read an output chunk by chunk, with a snapshot after each."""
+    """Read an output chunk by chunk, with a written state after each."""
     machine = family.start(context, markers)
     events: list[Event] = []
     for chunk in chunks:
         events += machine.feed(chunk)
-        machine = family.resume(context, markers, json.loads(json.dumps(machine.snapshot())))
+        machine = resumed(family, context, markers, machine)
     events += machine.finish()
     assert machine.finish() == []
     return add_up(events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import http.client
 import json
@@ -239,6 +240,14 @@ def test_every_value_in_every_request_field(prober: Prober, field: str) -> None:
     assert not prober.wrong
 
 
+def decoded(text: str) -> bytes:
+    """What a parser_state spells; its last character has bits that say nothing."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+
+
 @pytest.mark.parametrize("flip", range(0, 400, 7))
 def test_a_changed_parser_state_is_refused(prober: Prober, flip: int) -> None:
     body = {"stream": True, "generate_chunk": CHUNK, "prompt_token_ids": [1, 2], "chat_request": CHAT}
@@ -247,7 +256,7 @@ def test_a_changed_parser_state_is_refused(prober: Prober, flip: int) -> None:
     at = flip % len(text)
     changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
     for forged in (changed, text[:at], text[at:], text + "A", text * 2):
-        if forged == text:
+        if decoded(forged) == decoded(text):
             continue
         status, answer = prober.post(
             CHAT_DERENDER, encode(body | {"stream_state": state | {"parser_state": forged}})

@@ -37,7 +37,7 @@ def canonical(answer: bytes) -> bytes:
     state: Any = msgspec.json.decode(state_of(answer))
     chunk = timeless(answer[: answer.rfind(b'"stream_state":')])
     packed = state.pop("parser_state")
-    memory = msgspec.msgpack.decode(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))[5:])
+    memory = msgspec.msgpack.decode(base64.b64decode(packed)[5:])
     memory[_CREATED] = 0
     return chunk + msgspec.json.encode(state) + msgspec.msgpack.encode(memory)
 

@@ -191,11 +191,11 @@ def _msgpack(value: Any) -> bytes:
 
 
 def _unpacked(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return base64.b64decode(text)
 
 
 def _packed(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return base64.b64encode(data).decode()
 
 
 class Hostile:
