@@ -6,7 +6,8 @@
 Each server is started with each configuration and asked its cases over HTTP, as `renderd conformance` does.
 What came of it stays in .cache/results, a file a configuration. All of it goes into docs/conformance.md,
 between two markers, and renderd's declared divergences into docs/divergences.md. golden/explanations.toml
-says what the differences mean; where one has no explanation, no page is written and the exit status is 1.
+says what the differences mean. Where one has no explanation, or of a server nothing is kept, no page is written
+and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -169,7 +170,10 @@ def main(argv: Sequence[str] | None = None, folder: Path = KEPT, docs: Path = RE
             print(f"{name} {configuration}: {asked.not_started or asked.counts['all cases']}", flush=True)
     explanations = results_page.explanations(GOLDEN / "explanations.toml")
     everything = kept(folder, RENDERERS)
-    missing = results_page.unexplained(everything, explanations)
+    missing = [
+        f"nothing is kept of {name}: ask it as well" for name, found in everything.items() if not found
+    ]
+    missing += results_page.unexplained(everything, explanations)
     for sentence in missing:
         print(sentence, file=sys.stderr)
     if missing:

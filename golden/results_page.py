@@ -133,12 +133,11 @@ def write(
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{page}: no {BEGIN} with {END} behind it")
-    asked = {server: everything[server] for server in NAMES if everything[server]}
+    asked = {server: everything[server] for server in NAMES}
     section = "\n".join(_section(asked, configurations, known, declared))
     page.write_text(f"{before}{BEGIN}\n{section}\n{END}{after}", encoding="utf-8")
-    if "renderd" in asked:
-        text = "\n".join(_divergences(asked["renderd"], known, declared))
-        (docs / "divergences.md").write_text(text + "\n", encoding="utf-8")
+    text = "\n".join(_divergences(asked["renderd"], known, declared))
+    (docs / "divergences.md").write_text(text + "\n", encoding="utf-8")
 
 
 def _section(

@@ -74,8 +74,20 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_command(tmp_path: Path, docs: Path) -> None:
-    assert results.main(["--of", "renderd", "--server", "kimi-k2-ids"], tmp_path, docs) == 0
+GOOD = Asked("2026-01-01", "1", "hermes", 1, counts={"all cases": {"pass": 1}, "chat render": {"pass": 1}})
+
+
+def keep(folder: Path, server: str, asked: Asked = GOOD) -> None:
+    (folder / server).mkdir()
+    (folder / server / "qwen3-hermes.json").write_bytes(msgspec.json.encode(asked))
+
+
+def test_the_command(tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, "vllm")
+    assert results.main(["--of", "renderd", "--server", "kimi-k2-ids"], tmp_path, docs) == 1
+    assert "nothing is kept of vllm-rs: ask it as well" in capsys.readouterr().err
+    keep(tmp_path, "vllm-rs")
+    assert results.main(["--no-asking"], tmp_path, docs) == 0
     check(docs)
     text = (docs / "conformance.md").read_text(encoding="utf-8")
     assert text.startswith("before\n")
@@ -86,19 +98,12 @@ def test_the_command(tmp_path: Path, docs: Path) -> None:
     assert "No case fails." in text
 
 
-def keep(folder: Path, server: str, asked: Asked) -> None:
-    (folder / server).mkdir()
-    (folder / server / "qwen3-hermes.json").write_bytes(msgspec.json.encode(asked))
-
-
-ALL = {"all cases": {"fail": 1}, "chat render": {"fail": 1}}
-
-
 def test_what_has_no_explanation_is_not_published(
     tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind = Kind("chat", "render", "unheard.of", {"qwen3-hermes/a": "hermes"}, ["qwen3-hermes/a: it differs"])
-    keep(tmp_path, "vllm", Asked("2026-01-01", "1", "hermes", 1, counts=ALL, kinds=[kind]))
+    failed = {"all cases": {"fail": 1}, "chat render": {"fail": 1}}
+    keep(tmp_path, "vllm", Asked("2026-01-01", "1", "hermes", 1, counts=failed, kinds=[kind]))
     assert results.main(["--no-asking"], tmp_path, docs) == 1
     assert (
         "vllm: no explanation of chat render: unheard.of in 1 cases, the first is qwen3-hermes/a"
@@ -108,6 +113,8 @@ def test_what_has_no_explanation_is_not_published(
 
 
 def test_a_server_that_does_not_start_is_no_pass(tmp_path: Path, docs: Path) -> None:
+    keep(tmp_path, "vllm")
+    keep(tmp_path, "renderd")
     why = "tool parser `x` is not registered"
     keep(tmp_path, "vllm-rs", Asked("2026-01-01", "1", "hermes", 9, not_started=why, left_out=["--a b"]))
     assert results.main(["--no-asking"], tmp_path, docs) == 0
