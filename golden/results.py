@@ -6,8 +6,8 @@
 Each server is started with each configuration and asked its cases over HTTP, as `renderd conformance` does.
 What came of it stays in .cache/results, a file a configuration. All of it goes into docs/conformance.md,
 between two markers, and renderd's declared divergences into docs/divergences.md. golden/explanations.toml
-says what the differences mean. Where one has no explanation, or of a server nothing is kept, no page is written
-and the exit status is 1.
+says what the differences mean. Where one has no explanation, or of a server nothing is kept, no page is
+written and the exit status is 1.
 """
 
 from __future__ import annotations
