@@ -12,6 +12,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, takewhile
 from threading import Lock
@@ -197,6 +198,17 @@ class Encoder:
                 if segment.text in self._cache:
                     self._cache.move_to_end(segment.text)
         return TokenIds(segments)
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """What is encoded inside is not remembered afterwards, nor counted."""
+        counts = self.hits, self.misses, self.evictions, self.cached_bytes
+        cache, self._cache = self._cache, OrderedDict()
+        try:
+            yield
+        finally:
+            self._cache, self._begin.next = cache, None
+            self.hits, self.misses, self.evictions, self.cached_bytes = counts
 
     def _encode(self, text: str, before: int) -> _Segment:
         """`before`: characters that were encoded for the same text before."""

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import renderd
@@ -24,7 +25,7 @@ from renderd.server.metrics import Metrics
 from renderd.server.probes import ProbeApp, State
 from renderd.server.routes import handlers
 from renderd.server.services import Services
-from renderd.server.startup import load, settle
+from renderd.server.startup import load, rehearse, settle
 from renderd.server.supervisor import Supervisor
 from renderd.server.traces import traces_of
 from renderd.server.worker import Server, Worker, places
@@ -86,7 +87,17 @@ def _run(config: ServerConfig) -> None:
         app = create_app(config, services, metrics, admission, long_work, traces, route)
         settings = api_settings(config, app)
         worker = Worker(
-            settings, listening, state, config, admission, long_work, metrics, faster.take, traces, route
+            settings,
+            listening,
+            state,
+            config,
+            admission,
+            long_work,
+            metrics,
+            partial(rehearse, services, faster.encoder),
+            faster.take,
+            traces,
+            route,
         )
         logger.info("%s", _served(services))
         settle()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING
+
+import msgspec
 
 import renderd
 from renderd.demo import model_dir
@@ -13,6 +16,7 @@ from renderd.derender import Derenderer, DerenderOptions
 from renderd.model import ModelConfig, load_model
 from renderd.model.fast_encoder import SpeedUp
 from renderd.model.jinja import compile_template
+from renderd.model.segments import Encoder
 from renderd.render import Renderer, RenderOptions
 from renderd.server.config import ServerConfig, StartupError, environment_int
 from renderd.server.fingerprint import fingerprint
@@ -32,6 +36,10 @@ _LIMITS = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": 5,
 }
 """Limits that are read elsewhere and later; a wrong value is to stop the server at once, not requests."""
+
+
+_REHEARSAL_TURNS = 12
+_REHEARSAL_SECONDS = 0.1
 
 
 def load(config: ServerConfig) -> tuple[Services, SpeedUp]:
@@ -117,6 +125,35 @@ def settle() -> None:
     if trim is not None:
         trim(0)
     gc.freeze()  # the collector would write to every object
+
+
+def rehearse(services: Services, encoder: Encoder) -> None:
+    """Answer a few requests of a conversation that grows, and forget them.
+
+    The first requests of a process that was just forked make copies of the pages that they write to, and a
+    heap that grows: on a virtual machine that took as long as all the rest of their work.
+    """
+    ends = perf_counter() + _REHEARSAL_SECONDS
+    messages: list[dict[str, str]] = []
+    with encoder.forgetting(), suppress(Exception):  # what cannot be answered is said to who asks for it
+        for turn in range(_REHEARSAL_TURNS):
+            for role in ("user", "assistant"):
+                words = [f"{role}{turn}x{number}" for number in range(100)]
+                messages.append({"role": role, "content": " ".join(words)})
+            body = msgspec.json.encode({"messages": messages[:-1]})
+            asked = msgspec.json.decode(services.renderer.chat(body, None))
+            chunk = {
+                "stream": True,
+                "prompt_token_ids": asked["token_ids"],
+                "chat_request": {"messages": messages[:1], "stream": True},
+                "generate_chunk": {
+                    "request_id": "",
+                    "choices": [{"index": 0, "token_ids": asked["token_ids"][:50], "finish_reason": None}],
+                },
+            }
+            services.derenderer.chat(msgspec.json.encode(chunk))
+            if perf_counter() > ends:
+                break
 
 
 def _model_config(config: ServerConfig) -> ModelConfig:

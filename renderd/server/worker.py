@@ -121,8 +121,8 @@ class Server(uvicorn.Server):
 class Worker(Server):
     """A process that answers requests.
 
-    `take_faster`: what FASTER makes it do. `traces`: None where nobody wants any.
-    `route`: to the engines of a gateway.
+    `rehearse`: called before it serves. `take_faster`: what FASTER makes it do. `traces`: None where nobody
+    wants any. `route`: to the engines of a gateway.
     """
 
     def __init__(
@@ -134,6 +134,7 @@ class Worker(Server):
         admission: Admission,
         long_work: LongWork,
         metrics: Metrics,
+        rehearse: Callable[[], None],
         take_faster: Callable[[], None],
         traces: Traces | None = None,
         route: EngineRoute | None = None,
@@ -146,6 +147,7 @@ class Worker(Server):
         admission.unread_bytes = self.clients.unread_bytes
         self._metrics = metrics
         self._long_work = long_work
+        self._rehearse = rehearse
         self._take_faster = take_faster
         self._traces = traces
         self._asked = (0, 0.0)
@@ -170,6 +172,7 @@ class Worker(Server):
             raise SystemExit(1)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._rehearse()
         await super().startup(sockets)
         if self._route is not None:
             self._route.start()

@@ -109,6 +109,19 @@ def test_what_is_forgotten_takes_no_memory() -> None:
     assert living() - before < 10
 
 
+def test_what_is_only_rehearsed() -> None:
+    encoder = Encoder(lambda text: [len(text)], ["|"], least=1)
+    encoder.encode("aa|b|")
+    counts = encoder.hits, encoder.misses, encoder.evictions, encoder.cached_bytes
+    before = living()
+    with encoder.forgetting():
+        assert list(encoder.encode("aa|ccc|d|")) == [3, 4, 2]
+    assert (encoder.hits, encoder.misses, encoder.evictions, encoder.cached_bytes) == counts
+    assert living() == before
+    assert list(encoder.encode("aa|b|ccc|")) == [3, 2, 4]
+    assert (encoder.hits, encoder.misses) == (counts[0] + 2, counts[1] + 1)
+
+
 def test_ids_are_found_from_the_end() -> None:
     ids = Encoder(partial(numbered, []), ["|"], least=1).encode("ab|cb|ad")
     wanted = frozenset({ord("b"), ord("c")})
