@@ -189,10 +189,11 @@ class Golden:
         Of another reference than the usual one, only those of cases that are still what they were.
         """
         own = recordings(self.recorded, server)
-        if self.reference == REFERENCE:
+        path = self.folder / "recorded" / REFERENCE / f"{server}.jsonl"
+        if self.reference == REFERENCE or not own or not path.exists():
             return own
-        usual = recordings(self.folder / "recorded" / REFERENCE, server)
-        return {name: line for name, line in own.items() if line.digest == usual.get(name, line).digest}
+        usual = {line.id: line.digest for line in _lines(path, _Digest)}
+        return {name: line for name, line in own.items() if line.digest == usual.get(name, line.digest)}
 
 
 def recordings(folder: Folder, server: str) -> dict[str, Recording]:
@@ -209,6 +210,13 @@ def _reference(recorded: Folder, name: str) -> Folder:
     if any(Path(name).glob("*.jsonl")):
         return Path(name)
     raise ValueError(f"no reference {name!r}: {', '.join(known)}, or a folder with SERVER.jsonl files")
+
+
+class _Digest(msgspec.Struct):
+    """What of a recording says which case it is of."""
+
+    id: str
+    digest: str = ""
 
 
 _T = TypeVar("_T", bound=msgspec.Struct)
