@@ -85,8 +85,9 @@ def changes(
         found["http"] += _headers(before, after)
         return found
     compare("render", "render", before, after)
-    generated = [one if isinstance(one, list) else [one] for one in (before.generate, after.generate)]
-    if None not in generated[0] + generated[1]:
+    # Without a coupled answer the recorded server had no engine: what was generated is another's.
+    if before.batch is not None and after.batch is not None:
+        generated = [one if isinstance(one, list) else [one] for one in (before.generate, after.generate)]
         pairs = zip(generated[0], generated[1], strict=False)
         found["generate"] = [one for want, got in pairs for one in _findings(want, got, ENGINE)]
     # A coupled server's answer stands beside derender's own, and where only one has it, for it.

@@ -226,12 +226,15 @@ def test_random_digits_may_be_few() -> None:
 
 def test_what_engines_generated_is_compared() -> None:
     def generated(*keys: str) -> fake.Json:
-        return {"generate": {"request_id": "a", "choices": [{"index": 0} | dict.fromkeys(keys)]}}
+        generate = {"request_id": "a", "choices": [{"index": 0} | dict.fromkeys(keys)]}
+        return {"batch": {"choices": []}, "generate": generate}
 
     assert changed(generated(), generated()) == []
     assert changed(generated(), generated("new")) == ["choices[0].new: (absent) -> null"]
-    several: list[fake.Json] = [{"generate": [generated(*keys)["generate"]]} for keys in ((), ("new",))]
+    several = [one | {"generate": [one["generate"]]} for one in (generated(), generated("new"))]
     assert changed(*several) == ["choices[0].new: (absent) -> null"]
+    borrowed = [one | {"batch": None} for one in several]
+    assert changed(*borrowed) == []
 
 
 def test_errors_and_headers_are_compared() -> None:
@@ -259,7 +262,8 @@ def test_what_no_engine_notices_is_no_change() -> None:
 def test_derender_is_compared_beside_the_coupled_answer() -> None:
     def pair(content: str) -> fake.Json:
         body = {"choices": [{"index": 0, "message": {"content": content}}]}
-        return {"batch": {"choices": []}, "derender_batch": {"status": 200, "body": body}}
+        answers = {"batch": {"choices": []}, "derender_batch": {"status": 200, "body": body}}
+        return answers | {"generate": {}}
 
     assert changed(pair("a"), pair("a")) == []
     assert changed(pair("a"), pair("b")) == ['choices[0].message.content: "a" -> "b"']
