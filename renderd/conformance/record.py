@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from renderd.conformance.adding import ReferenceFile
 from renderd.conformance.against import NOTHING
-from renderd.conformance.cases import Case, Golden, Json, Recording, carried, recordings
+from renderd.conformance.cases import Case, Golden, Json, Recording, carried
 from renderd.conformance.checks import NOT_OFFERED, ROUTES, Judge, Server, http_answer
 from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
@@ -59,7 +60,7 @@ class Recorder:
     def record(self, name: str, progress: Progress) -> None:
         """The cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file)."""
         server = server_under_test(self._client, self._golden, name)
-        usual, known = self._golden.recordings(name), recordings(self._folder, name)
+        usual, file = self._golden.recordings(name), ReferenceFile(self._folder, name)
         cases = [case for case in self._golden.cases(name) if case.id in usual]
         for done, case in enumerate(cases):
             progress(done, len(cases), case.id)
@@ -73,16 +74,10 @@ class Recorder:
                 continue
             if line is None:
                 self.aside += 1
-            elif case.id in known:
-                self._compare(server, case, known[case.id], line)
+            elif case.id not in file.known and file.add(line):
+                self.added += 1
             else:
-                self._append(name, line)
-
-    def _append(self, name: str, line: Json) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / f"{name}.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
-        self.added += 1
+                self._compare(server, case, file.known[case.id], line)
 
     def _compare(self, server: Server, case: Case, known: Recording, line: Json) -> None:
         if known.digest != line["digest"]:
