@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,23 +12,13 @@ from typing import Any
 from renderd.conformance import documents, kinds
 from renderd.conformance.cases import Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, brief, comparable_failures, failed
-from renderd.conformance.compare import Rules, differences, number
+from renderd.conformance.compare import Rules, differences, number, request_id
 from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.paths import ABSENT, show
 from renderd.conformance.rules import BATCH, ENGINE, HTTP, RENDER, stream_rules
 from renderd.conformance.runner import Result
 
-_DIGITS = re.compile("[0-9a-f]{8,}")
-
-
-def _request_id(want: Any, got: Any) -> bool:
-    """Equal but for random digits, as many as each server likes."""
-    if isinstance(want, str) and isinstance(got, str):
-        return _DIGITS.sub("*", want) == _DIGITS.sub("*", got)
-    return bool(want == got)
-
-
-_REQUEST_IDS = {"request_id": _request_id, "[*].request_id": _request_id}
+_REQUEST_IDS = {"request_id": request_id, "[*].request_id": request_id}
 
 SHOWN = 3
 """Families that a row of a page's table names."""

@@ -42,6 +42,15 @@ PROMPT: dict[str, Any] = {"token_ids": [1, 2, 3]}
         ("request_id", "chatcmpl-95d07f6af1049db6", "chatcmpl-04861778", True),
         ("request_id", "chatcmpl-95d07f6af1049db6", "cmpl-04861778", False),
         ("request_id", "chatcmpl-mine", "chatcmpl-04861778", False),
+        (
+            "request_id",
+            "chatcmpl-04861778",
+            "chatcmpl-95d07f6a",
+            True,
+        ),  # recorded from a server of eight digits
+        ("request_id", "cmpl-04861778-0", "cmpl-95d07f6a-1", False),
+        ("request_id", "9b7ff2a0-65d5-4c8a-8d39-1c6b1a0f0c11", "1c6b1a0f-0c11-4d39-9c8a-9b7ff2a065d5", True),
+        ("request_id", "chatcmpl-04861778", ABSENT, False),
     ],
 )
 def test_what_an_engine_takes_for_the_same(place: str, want: Any, got: Any, allowed: bool) -> None:
