@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from renderd.conformance import chunking
 from renderd.conformance.cases import Case, Golden, Json, Recording
-from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, parsed
+from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, failed, parsed
 from renderd.conformance.derendering import Derendering, StreamRefused
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.formats import assembly, is_answer
@@ -74,6 +74,12 @@ def _special() -> Iterator[Case]:
             yield Case(f"invariants/{name}-{what}", "any", "errors", asked, about=f"{name}: {what}")
 
 
+def lacks_derender(results: Iterable[Result]) -> bool:
+    """Whether what most of it asks was not offered."""
+    lacking = absent("POST", DERENDER)
+    return any(lacking in findings for result in results for findings in result.found.values())
+
+
 BROKEN = {
     "no-json": "{",
     "no-object": "[]",
@@ -117,9 +123,12 @@ def _check(server: Server, replica: Server | None, case: Case) -> dict[str, list
     if case.api == "eager":
         return {"eager": list(_eager(server, case))}
     derendering = _derendering(server, case, case.text(0))
-    if not is_answer(derendering.whole()):
-        case.request.pop("tools", None)  # there may be no parser for calls
-        derendering = _derendering(server, case, case.text(0))
+    whole = derendering.whole()
+    if failed(whole) and whole["status"] == 400 and case.request.pop("tools", None):
+        derendering = _derendering(server, case, case.text(0))  # there may be no parser for calls
+        whole = derendering.whole()
+    if not is_answer(whole):  # a stream that fails as well would be equal to it
+        return {"stream": [Finding(f"no answer to tokens of the server's own: {brief(whole)}")]}
     # With nothing recorded two checks compare nothing; what the first finds besides is kept.
     found = {
         name: findings
@@ -170,7 +179,11 @@ def _eager(server: Server, case: Case) -> Iterator[Finding]:
                     f"after {at + 1} tokens the stream has not said all of {at}", values=(before, streamed)
                 )
                 return
-            before = _said(derendering.whole(_generate(ids[: at + 1]))).rstrip("\ufffd").rstrip()
+            whole = derendering.whole(_generate(ids[: at + 1]))
+            if not is_answer(whole):
+                yield Finding(f"no answer to the first {at + 1} tokens: {brief(whole)}")
+                return
+            before = _said(whole).rstrip("\ufffd").rstrip()
     except StreamRefused as refused:
         yield Finding(str(refused))
 

@@ -50,8 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for path in arguments.report:
             documents.check_name(path)
-        if not (arguments.cases / "servers.toml").is_file():
-            raise ServerError(f"no cases in {arguments.cases}: --cases names the golden/ of a checkout")
         golden = Golden(arguments.cases, arguments.reference)
         if arguments.model_dir:
             by_tokenizer = fits_folder(golden, arguments.model_dir)
@@ -113,6 +111,9 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
     if servers and lacking:
         print(f"{lacking} further cases are not in {golden.reference}")
+    if arguments.invariants and invariants.lacks_derender(results):
+        print(f"{arguments.url} has no {invariants.DERENDER}: nothing of it was checked")
+        return 1
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
     return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "equivalent", "declared"} else 0

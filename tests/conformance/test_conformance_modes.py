@@ -110,11 +110,31 @@ def test_a_replica_that_parses_otherwise(tmp_path: Path) -> None:
     assert checks(report) == {"hop"}
 
 
-def test_without_a_derender_route(tmp_path: Path) -> None:
+def test_without_a_derender_route(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, report = hold(tmp_path, fake.Fake(lacks=[DERENDER]))
     assert checks(report, "absent") == {"stream", "errors"}
     assert checks(report) == set()
-    assert status == 0
+    assert status == 1
+    assert f"has no {DERENDER}: nothing of it was checked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("answer", [(500, {}), (400, {"error": {"message": "no"}})])
+def test_an_error_to_good_tokens_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, fake.Json]
+) -> None:
+    """The whole answer and the streams are the same error, which makes them no better."""
+    right = fake.Fake._answer
+    monkeypatch.setattr(
+        fake.Fake,
+        "_answer",
+        lambda self, path, body: answer if path == DERENDER else right(self, path, body),
+    )
+    status, report = hold(tmp_path, fake.Fake())
+    assert status == 1
+    (error,) = {
+        case["outcome"] for case in json.loads(report.read_text())["cases"] if case["family"] != "any"
+    }
+    assert error == "fail"
 
 
 def test_modes_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
