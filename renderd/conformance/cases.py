@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 import tomllib
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +27,28 @@ Folder = Path | zipfile.Path
 def carried() -> Folder:
     """The cases that came with the package: golden/ of a checkout, the archive of a wheel.
 
-    Where there are none, as in the image, it is a folder that does not exist.
+    Where there are none, as in the image, it is a folder that does not exist; a damaged archive is no folder
+    either. `Golden` says so, and not whoever only asks for --help.
     """
     archive = Path(__file__).parent / "golden.zip"
-    if archive.exists():
+    if not archive.exists():
+        return Path(__file__).resolve().parents[2] / "golden"
+    try:
         return zipfile.Path(archive)
-    return Path(__file__).resolve().parents[2] / "golden"
+    except _DAMAGES:
+        return archive
+
+
+def read(path: Folder) -> bytes:
+    """A file's content. Raises OSError, and ValueError where an archive is damaged."""
+    try:
+        return path.read_bytes()
+    except _DAMAGES as error:
+        raise ValueError(f"{path}: damaged: {error}") from error
+
+
+_DAMAGES = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, RuntimeError, struct.error)
+"""What reading an archive raises: RuntimeError where a flag or a method is none that there is."""
 
 
 class Case(msgspec.Struct):
@@ -114,7 +133,7 @@ class Recording(msgspec.Struct):
         if where != "error":
             return [self.view(where)]
         views = [self.view(kind) for kind in ("http", "render", "batch", "stream")]
-        return [view for view in views if isinstance(view, dict) and isinstance(view.get("status"), int)]
+        return [view for view in views if isinstance(view, Failure)]
 
 
 def assembled(events: list[Json]) -> Json:
@@ -139,21 +158,26 @@ def readable(body: Any, content_type: str) -> Any:
     return events
 
 
+class Failure(Json):
+    """An answer of another status than 200. What a body says of itself makes none."""
+
+
 def answer_or_failure(status: int, body: Any) -> Any:
-    """The body of an answer, or what `failure` makes of an error."""
-    return failure(status, body) if status >= 400 else body
+    """The body of an answer, or what `failure` makes of one of another status than 200."""
+    return body if status == 200 else failure(status, body)
 
 
-def failure(status: int, body: Any) -> Json:
+def failure(status: int, body: Any) -> Failure:
     """An answer that is, or should have been, an error: status, type, param and message.
 
     A body that is no error envelope (`{"detail": ...}`, `{"error": "Unauthorized"}`) is its own message.
     """
     error = body.get("error") if isinstance(body, dict) and status >= 400 else None
     if isinstance(error, dict):
-        return {"status": status, **{key: error.get(key) for key in ("type", "param", "message")}}
+        told = {key: error.get(key) for key in ("type", "param", "message")}
+        return Failure({"status": status, **told})
     message = None if status < 400 else msgspec.json.encode(body).decode()
-    return {"status": status, "type": None, "param": None, "message": message}
+    return Failure({"status": status, "type": None, "param": None, "message": message})
 
 
 _PARSERS = ("--reasoning-parser", "--tool-call-parser")
@@ -163,14 +187,17 @@ class Golden:
     """The folder golden/, or the archive of it that a wheel carries.
 
     `reference` is one that it holds, by name, or else a folder of recordings. Reading raises OSError, and
-    ValueError for a reference that is neither and for a line that is not of its format.
+    ValueError for a folder without cases, a reference that is neither and a line that is not of its format.
     """
 
     def __init__(self, folder: Folder, reference: str = REFERENCE) -> None:
+        if not (folder / "servers.toml").is_file():
+            what = ", which is no archive of them" if folder.is_file() else ""
+            raise ValueError(f"no cases in {folder}{what}: --cases names the golden/ of a checkout")
         self.folder = folder
         self.reference = reference
         self.recorded = _reference(folder / "recorded", reference)
-        self.servers: dict[str, Json] = tomllib.loads((folder / "servers.toml").read_text(encoding="utf-8"))
+        self.servers: dict[str, Json] = tomllib.loads(read(folder / "servers.toml").decode())
 
     def family(self, server: str) -> str:
         """The parsers of a configuration by name, those of reasoning first; its model where it has none."""
@@ -225,7 +252,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 def _lines(path: Folder, kind: type[_T]) -> list[_T]:
     decoder = msgspec.json.Decoder(kind)
     found: list[_T] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+    for number, line in enumerate(read(path).split(b"\n"), 1):
         if line:
             try:
                 found.append(decoder.decode(line))

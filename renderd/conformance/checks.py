@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from renderd.conformance.cases import Case, Json, Recording, answer_or_failure, readable
+from renderd.conformance.cases import Case, Failure, Json, Recording, answer_or_failure, readable
 from renderd.conformance.client import Answer, Client
 from renderd.conformance.compare import (
     Rules,
@@ -72,7 +72,7 @@ class Server:
             return [self._renamed(inner) for inner in value]
         if not isinstance(value, dict):
             return value
-        renamed = {key: self._renamed(inner) for key, inner in value.items()}
+        renamed = type(value)((key, self._renamed(inner)) for key, inner in value.items())
         for key in ("model", "id"):
             if renamed.get(key) == self.recorded_model:
                 renamed[key] = self.model
@@ -237,8 +237,8 @@ def brief(value: Any) -> str:
 
 
 def failed(value: Any) -> bool:
-    status = value.get("status") if isinstance(value, dict) else None
-    return isinstance(status, int) and status >= 400  # a response has a status too, a word
+    """Whether it is what `failure` makes of an answer."""
+    return isinstance(value, Failure)
 
 
 def comparable_failures(want: Any, got: Any) -> tuple[Json, Json, Rules]:

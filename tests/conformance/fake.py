@@ -70,6 +70,9 @@ class Fake:
 
     def render(self, request: Json) -> tuple[int, Json]:
         if not request["messages"]:
+            if "error_in_a_200" in self.faults:
+                error = {"type": "BadRequestError", "param": "messages", "message": "no messages"}
+                return 200, {"status": 400, **error}
             return 400, _error("BadRequestError", "messages", "no messages")
         if "chat_template" in request or "tool_choice" in request:
             return 400, _error("BadRequestError", None, "not allowed")
@@ -79,7 +82,7 @@ class Fake:
             sampling["max_tokens"] = 16
         if "omits_defaults" in self.faults:
             del sampling["temperature"]
-        return 200, {
+        return 302 if "another_status" in self.faults else 200, {
             "request_id": "chatcmpl-8f0000000000000" + str(self.calls % 10),
             "token_ids": [ord(character) for character in text],
             "sampling_params": sampling,

@@ -44,6 +44,7 @@ def test_right_answers_pass(tmp_path: Path) -> None:
     ("fault", "checks"),
     [
         ("always_max_tokens", {"render"}),
+        ("another_status", {"render"}),
         ("drops_last_character", {"batch", "stream"}),
         ("loses_third_tokens", {"stream"}),
         ("role_again", {"order"}),
@@ -70,6 +71,18 @@ def test_refusals_are_compared(tmp_path: Path) -> None:
         )
         results, _ = run(folder, fake.Fake())
         assert [result.outcome() for result in results] == ["pass", outcome]
+
+
+def test_an_error_in_the_body_of_a_200_is_no_error(tmp_path: Path) -> None:
+    error = {"message": "no messages", "type": "BadRequestError", "param": "messages", "code": 400}
+    refused = {"id": "toy/refused", "server": fake.SERVER, "api": "chat"}
+    refused["request"] = {"model": fake.MODEL, "messages": []}
+    folder = fake.write(
+        tmp_path, [(refused, {"id": "toy/refused", "status": 400, "render": {"error": error}})]
+    )
+    results, _ = run(folder, fake.Fake("error_in_a_200"))
+    (finding,) = results[0].found["render"]
+    assert (finding.path, finding.values) == (("error", "status"), (400, 200))
 
 
 def test_other_routes_are_compared(tmp_path: Path) -> None:
