@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from renderd.conformance.cases import Case, Folder, Recording
+from renderd.conformance.cases import Case, Folder, Recording, read
 from renderd.conformance.compare import Difference, identifier
 from renderd.conformance.defects import DEFECTS, UNKNOWN, Evidence, superset
 from renderd.conformance.formats import outline
@@ -133,7 +133,7 @@ class Divergences:
         folder = parent / path.name.removesuffix(".toml")
         more = [one for one in folder.iterdir() if one.name.endswith(".toml")] if folder.is_dir() else []
         for one in [*([path] if path.exists() else []), *sorted(more, key=lambda file: file.name)]:
-            tables = tomllib.loads(one.read_text(encoding="utf-8")).get("divergence", [])
+            tables = tomllib.loads(read(one).decode()).get("divergence", [])
             try:
                 entries += msgspec.convert(tables, list[Divergence])
             except msgspec.ValidationError as error:

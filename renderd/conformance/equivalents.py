@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance.cases import Folder
+from renderd.conformance.cases import Folder, read
 from renderd.conformance.compare import request_id
 from renderd.conformance.paths import ABSENT, Path
 
@@ -22,7 +22,7 @@ class Equivalents:
     def load(cls, golden: Folder) -> Equivalents:
         """Of a folder of cases; without the file hardly anything is. Raises ValueError for another form."""
         path = golden / "defaults.json"
-        return cls(msgspec.json.decode(path.read_bytes(), type=dict[str, list[Any]]) if path.exists() else {})
+        return cls(msgspec.json.decode(read(path), type=dict[str, list[Any]]) if path.exists() else {})
 
     def allow(self, whole: Any, path: Path, want: Any, got: Any, window: int | None) -> bool:
         """Whether two values at a place of a rendered request mean the same to an engine.
