@@ -38,9 +38,9 @@ class Asked(msgspec.Struct):
         not_started: why none of its cases was asked, "" if they were.
         cases: how many cases the configuration has.
         counts: by route ("chat render"), and for "all cases", how many had which outcome.
-        rendered: of requests that were rendered when they were recorded: "all" of them, those that are now
-            "refused", those with the recorded "token_ids", and those whose "sampling_params" differ in
-            nothing that makes a case fail.
+        rendered: of requests that were rendered when they were recorded: "all" of them, those whose route is
+            "absent" now, those that are "refused", those with the recorded "token_ids", and those whose
+            "sampling_params" differ in nothing that makes a case fail.
         kinds: what differs and makes a case fail.
         declared: by id of the divergence, the cases that needed it.
     """
@@ -76,7 +76,7 @@ def row(api: str, route: str) -> str:
 def count(asked: Asked, results: Sequence[Result], recordings: Mapping[str, Recording]) -> None:
     """Fill in what the results of a configuration's cases say."""
     found: dict[kinds.Kind, Kind] = {}
-    asked.rendered = dict.fromkeys(("all", "refused", *_PARTS), 0)
+    asked.rendered = dict.fromkeys(("all", "absent", "refused", *_PARTS), 0)
     for result in results:
         rows: dict[str, dict[str, list[Finding]]] = {"all cases": result.found}
         for check, findings in result.found.items():
@@ -94,12 +94,15 @@ def count(asked: Asked, results: Sequence[Result], recordings: Mapping[str, Reco
             outcomes = asked.counts.setdefault(name, dict.fromkeys(OUTCOMES, 0))
             outcomes[Result(result.case, checks).outcome()] += 1
         if "render" in result.found and recordings[result.case.id].status == 200:
+            absent = any(one.aside == "absent" for one in result.found["render"])
             paths = [one.path for one in result.found["render"] if kinds.undeclared(one)]
             refused = any(path[:1] == ("error",) for path in paths)
             asked.rendered["all"] += 1
+            asked.rendered["absent"] += absent
             asked.rendered["refused"] += refused
             for part in _PARTS:
-                asked.rendered[part] += not refused and not any(part in path for path in paths)
+                same = not any(part in path for path in paths)
+                asked.rendered[part] += same and not refused and not absent
     asked.kinds = list(found.values())
 
 

@@ -194,19 +194,23 @@ def _overview(everything: Everything, configurations: int) -> Iterator[str]:
     yield from _table(("server", "version", "asked on", "configurations", "cases", *_heads()), rows, 4)
 
 
+_RENDERED = {
+    "all": "requests that vLLM renders",
+    "absent": WORDS["absent"],
+    "refused": "refused",
+    "token_ids": "same prompt tokens",
+    "sampling_params": "same sampling parameters",
+}
+
+
 def _prompts(everything: Everything) -> Iterator[str]:
     rows = []
     for server, found in everything.items():
         total: Counter[str] = Counter()
         for asked in found.values():
             total.update(asked.rendered)
-        parts = ("all", "refused", "token_ids", "sampling_params")
-        rows.append((NAMES[server], *(str(total[part]) for part in parts)))
-    yield from _table(
-        ("server", "requests that vLLM renders", "refused", "same prompt tokens", "same sampling parameters"),
-        rows,
-        1,
-    )
+        rows.append((NAMES[server], *(str(total[part]) for part in _RENDERED)))
+    yield from _table(("server", *_RENDERED.values()), rows, 1)
 
 
 def _routes(everything: Everything) -> Iterator[str]:

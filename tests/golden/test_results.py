@@ -9,9 +9,12 @@ import msgspec
 import pytest
 
 from golden import results, results_page
-from golden.asked import Asked, Kind
+from golden.asked import Asked, Kind, count
 from golden.processes import REPOSITORY
 from golden.results_page import BEGIN, END, MINOR, NAMES
+from renderd.conformance.cases import Case, Recording
+from renderd.conformance.checks import Finding, absent
+from renderd.conformance.runner import Result
 
 EXPLANATIONS = results_page.explanations(results.GOLDEN / "explanations.toml")
 
@@ -123,3 +126,20 @@ def test_a_server_that_does_not_start_is_no_pass(tmp_path: Path, docs: Path) -> 
     assert "| `tool parser ... is not registered` | qwen3-hermes |" in text
     assert "`--a b` (1)" in text
     assert re.search(r"\| vllm-rs \| 1 \| 2026-01-01 \| 0 of \d+ \| 0 \| 0 \|", text)
+
+
+def test_a_render_that_is_not_offered_is_not_the_same() -> None:
+    found = {
+        "same": [],
+        "other": [Finding("another", path=("token_ids", 0))],
+        "refused": [Finding("refused", path=("error", "status"), values=(200, 400))],
+        "absent": [absent("POST", "/v1/messages/render")],
+    }
+    results_of = [Result(Case(id, "a", "messages", {}), {"render": one}) for id, one in found.items()]
+    asked = Asked("2026-01-01", "1", "hermes", 4)
+    count(asked, results_of, {id: Recording(id) for id in found})
+    counts = {"all": 4, "absent": 1, "refused": 1, "token_ids": 1, "sampling_params": 2}
+    assert asked.rendered == counts
+    table = list(results_page._prompts({"vllm-rs": {"a": asked}}))
+    assert "| not offered | refused |" in table[0]
+    assert table[-1] == "| vllm-rs | 4 | 1 | 1 | 1 | 2 |"
