@@ -41,14 +41,18 @@ class Run(msgspec.Struct):
 def write(path: Path, run: Run, results: Sequence[Result]) -> None:
     """Write the report that the name's ending says. OSError, ValueError for another ending."""
     kinds = {".html": as_html, ".json": as_json, ".xml": as_junit}
-    check_name(path)
+    check_path(path)
     path.write_text(kinds[path.suffix](run, results), encoding="utf-8")
 
 
-def check_name(path: Path) -> None:
-    """ValueError when a file's name does not say what it is to be."""
+def check_path(path: Path) -> None:
+    """ValueError when a file's name does not say what it is to be, OSError when it cannot be written."""
     if path.suffix not in KINDS:
         raise ValueError(f"{path}: reports end in {', '.join(KINDS)}")
+    new = not path.exists()
+    path.open("ab").close()
+    if new:
+        path.unlink()  # an empty report would say something
 
 
 def document(run: Run, results: Sequence[Result]) -> Json:
@@ -130,7 +134,7 @@ def as_junit(run: Run, results: Sequence[Result]) -> str:
         for result, outcome in zip(own, outcomes, strict=True):
             name = f"{result.family}.{areas(result)[0]}"
             element = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=result.case.id)
-            said = [f"{check}: {finding.what}" for check, found in result.found.items() for finding in found]
+            said = [f"{check}: {finding.what}" for check, finding in _by_weight(result)]
             if outcome == "fail":
                 ElementTree.SubElement(element, "failure", message=_xml(said[0])).text = _xml("\n".join(said))
             elif outcome in WORDS:
@@ -140,6 +144,16 @@ def as_junit(run: Run, results: Sequence[Result]) -> str:
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
+
+def _by_weight(result: Result) -> list[tuple[str, Finding]]:
+    """What was found, by check: first what makes the case fail, last what no engine notices."""
+    found = [(check, finding) for check, several in result.found.items() for finding in several]
+    return sorted(
+        found, key=lambda one: _WEIGHTS.index(one[1].aside or ("declared" if one[1].declared else ""))
+    )
+
+
+_WEIGHTS = ("", "unfit", "absent", "declared", "equivalent")
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

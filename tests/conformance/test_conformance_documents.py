@@ -18,7 +18,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from renderd.conformance import main
+from renderd.conformance import documents, main
+from renderd.conformance.cases import Case
+from renderd.conformance.checks import Finding, absent
+from renderd.conformance.runner import Result
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -75,6 +78,22 @@ def test_junit(reports: Path) -> None:
     skipped = suite.find("testcase/skipped")
     assert skipped is not None
     assert skipped.get("message") == "http: not offered: POST /nowhere"
+
+
+RUN = documents.Run("http://127.0.0.1:9", None, "vllm-0.33.0", ["toy"], "2026-01-01T00:00:00+00:00")
+FOUND = {
+    "render": [Finding("no engine notices", aside="equivalent"), Finding("on purpose", declared="x")],
+    "batch": [absent("POST", "/derender")],
+    "stream": [Finding("the failure")],
+}
+
+
+def test_the_message_of_a_failure_is_what_failed() -> None:
+    result = Result(Case("toy/a", "toy", "chat", {}), FOUND, "toy")
+    failure = ElementTree.fromstring(documents.as_junit(RUN, [result]).encode()).find(".//failure")
+    assert failure is not None
+    assert failure.get("message") == "stream: the failure"
+    assert (failure.text or "").splitlines()[-1] == "render: no engine notices"
 
 
 def test_an_unknown_kind_of_report_is_said_before_anything_is_asked(
