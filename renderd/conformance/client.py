@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import http.client
+import os
 from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+
+
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """The flag for the key of servers that want one."""
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        default=os.environ.get("OPENAI_API_KEY", ""),
+        help="sent as a bearer token to every server that is asked (default: $OPENAI_API_KEY)",
+    )
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -24,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Client:
     """A caller of one server. Not for use by several threads at once. Network failures raise OSError."""
 
-    def __init__(self, url: str, timeout: float = 60.0) -> None:
+    def __init__(self, url: str, timeout: float = 60.0, key: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
             raise ValueError(f"{url!r} is no http URL")
@@ -32,6 +44,7 @@ class Client:
         self.url = url
         self._connection = kind(parts.hostname, parts.port, timeout=timeout)
         self._root = parts.path.rstrip("/")
+        self._authorization = {"Authorization": f"Bearer {key}"} if key else {}
 
     def get(self, path: str) -> Answer:
         return self.send("GET", path, None, {})
@@ -50,7 +63,7 @@ class Client:
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         try:
-            self._connection.request(method, self._root + path, body, headers)
+            self._connection.request(method, self._root + path, body, self._authorization | headers)
             response = self._connection.getresponse()
             return Answer(response.status, response.read(), response.headers)
         except http.client.HTTPException as failure:

@@ -17,7 +17,7 @@ import msgspec
 from renderd.conformance import against, diff, documents, invariants, record, report
 from renderd.conformance.cases import REFERENCE, Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, Server
-from renderd.conformance.client import Client
+from renderd.conformance.client import Client, add_key
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.fitting import UNFIT_LIMIT, Fit, fits_folder, fitting
 from renderd.conformance.progress import Told
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(golden: Golden, arguments: argparse.Namespace) -> int:
-    client = Client(arguments.url)
+    client = Client(arguments.url, key=arguments.api_key)
     told = Told()
     divergences = Divergences.load(arguments.cases / "divergences.toml")
     patterns = arguments.case
@@ -80,7 +80,7 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
         name = served_model(client)
         replica = None
         if arguments.replica:
-            elsewhere = Client(arguments.replica)
+            elsewhere = Client(arguments.replica, key=arguments.api_key)
             replica = Server(elsewhere, served_model(elsewhere), name)
         results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
     else:
@@ -91,8 +91,9 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
             check = None
             if arguments.against:
                 compared = arguments.against
-                other = server_under_test(Client(arguments.against), golden, server)
-                check = partial(_against, other)
+                other = Client(arguments.against, key=arguments.api_key)
+                other_server = server_under_test(other, golden, server)
+                check = partial(_against, other_server)
             results += replay(client, golden, divergences, server, wanted, told, check)
     told.end()
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
@@ -175,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="configuration in servers.toml that the server was started as (default: all that fit it)",
     )
+    add_key(parser)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
         "--against", metavar="URL", help="compare with what another live server answers, not with recordings"

@@ -19,7 +19,7 @@ from renderd.conformance.adding import ReferenceFile
 from renderd.conformance.against import NOTHING
 from renderd.conformance.cases import Case, Golden, Json, Recording, carried
 from renderd.conformance.checks import NOT_OFFERED, ROUTES, Judge, Server, http_answer
-from renderd.conformance.client import Client
+from renderd.conformance.client import Client, add_key
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.diff import changes
 from renderd.conformance.divergences import Divergences
@@ -175,7 +175,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--name is the name of a folder: letters, digits, . + - _")
     told = Told()
     try:
-        golden, client = Golden(arguments.cases), Client(arguments.url)
+        golden, client = Golden(arguments.cases), Client(arguments.url, key=arguments.api_key)
         unknown = [server for server in arguments.server if server not in golden.servers]
         if unknown:
             raise ServerError(f"no configuration {unknown[0]!r} in servers.toml: {', '.join(golden.servers)}")
@@ -208,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         "recorded under the name before is never changed.",
     )
     parser.add_argument("--url", required=True, help="base URL of the server")
+    add_key(parser)
     parser.add_argument("--name", required=True, help="name of the reference, as vllm-0.34.0")
     parser.add_argument(
         "--server",

@@ -53,7 +53,8 @@ def served_model(client: Client) -> str:
     except (msgspec.DecodeError, LookupError, TypeError):
         name = None
     if not isinstance(name, str):
-        raise ServerError(f"{client.url}/v1/models, {answer.status}, does not say which model is served")
+        hint = ": --api-key is for servers that want a key" if answer.status in (401, 403) else ""
+        raise ServerError(f"{client.url}/v1/models, {answer.status}, does not say which model is served{hint}")
     return name
 
 
