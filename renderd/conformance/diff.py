@@ -200,7 +200,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         for path in arguments.report:
-            documents.check_name(path)
+            documents.check_path(path)
         before, after = (Golden(arguments.cases, name) for name in (arguments.before, arguments.after))
         unknown = [server for server in arguments.server if server not in before.servers]
         if unknown:
@@ -210,12 +210,12 @@ def main(argv: Sequence[str]) -> int:
             raise ValueError(f"{before.reference} and {after.reference} have no case in common")
         at = datetime.now(UTC).isoformat(timespec="seconds")
         run = documents.Run(after.reference, None, before.reference, compared.servers, at)
+        print(compared.markdown() if arguments.markdown else compared.text())
         for path in arguments.report:
             documents.write(path, run, compared.results)
     except (OSError, ValueError) as error:
         print(f"renderd conformance diff: {error}", file=sys.stderr)
         return 2
-    print(compared.markdown() if arguments.markdown else compared.text())
     return int(compared.differing() > 0)
 
 

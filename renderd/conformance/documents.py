@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from importlib.resources import files
@@ -49,7 +50,7 @@ def check_path(path: Path) -> None:
     """ValueError when a file's name does not say what it is to be, OSError when it cannot be written."""
     if path.suffix not in KINDS:
         raise ValueError(f"{path}: reports end in {', '.join(KINDS)}")
-    new = not path.exists()
+    new = not os.path.lexists(path)
     path.open("ab").close()
     if new:
         path.unlink()  # an empty report would say something

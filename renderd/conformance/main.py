@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--replica goes with --invariants")
     try:
         for path in arguments.report:
-            documents.check_name(path)
+            documents.check_path(path)
         golden = Golden(arguments.cases, arguments.reference)
         if arguments.model_dir:
             by_tokenizer = fits_folder(golden, arguments.model_dir)
@@ -98,11 +98,6 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     told.end()
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
     unfit = _unfit(results)
-    if arguments.report:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        run = documents.Run(arguments.url, _version(client), compared, servers, at)
-        for path in arguments.report:
-            documents.write(path, run, results)
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
@@ -112,6 +107,11 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
     if servers and lacking:
         print(f"{lacking} further cases are not in {golden.reference}")
+    if arguments.report:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        run = documents.Run(arguments.url, _version(client), compared, servers, at)
+        for path in arguments.report:
+            documents.write(path, run, results)
     if arguments.invariants and invariants.lacks_derender(results):
         print(f"{arguments.url} has no {invariants.DERENDER}: nothing of it was checked")
         return 1

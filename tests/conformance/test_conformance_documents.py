@@ -103,6 +103,36 @@ def test_an_unknown_kind_of_report_is_said_before_anything_is_asked(
     assert "report.pdf: reports end in .html, .json, .xml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["--url", "http://127.0.0.1:9"], ["diff", "vllm-0.33.0", "vllm-0.32.0"]])
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "folder.json").mkdir()
+    for name in ("nowhere/report.json", "folder.json"):
+        good = ["--report", str(tmp_path / "report.html")]
+        assert main.main([*command, *good, "--report", str(tmp_path / name)]) == 2
+        said = capsys.readouterr()
+        assert str(tmp_path / name) in said.err
+        assert said.out == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["folder.json"]
+
+
+def test_a_report_that_could_not_be_written_in_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk is full: the table is there all the same."""
+    (tmp_path / "report.json").symlink_to("/dev/full")
+    golden = fake.write(tmp_path / "golden", [fake.record("hello there")])
+    report = ["--report", str(tmp_path / "report.json"), "--cases", str(golden)]
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, *report]) == 2
+        said = capsys.readouterr()
+        assert "1 cases: 1 pass" in said.out
+        assert "No space left" in said.err
+    assert main.main(["diff", "vllm-0.33.0", "vllm-0.33.0", *report]) == 2
+    assert "1 cases in both, 0 differ" in capsys.readouterr().out
+
+
 def test_the_page_needs_nothing_else(reports: Path) -> None:
     page = (reports / "report.html").read_text()
     outside = r"""\b(?:src|href)=["'](?!#)|url\(|@import|fetch\(|https?://(?!127\.0\.0\.1)"""
