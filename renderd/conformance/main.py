@@ -96,6 +96,9 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
                 check = partial(_against, other_server)
             results += replay(client, golden, divergences, server, wanted, told, check)
     told.end()
+    if patterns and not results:
+        whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
+        raise ServerError(f"nothing was asked: no case of {whose} is called {' or '.join(patterns)}")
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
     unfit = _unfit(results)
     differing = report.differences(results, arguments.verbose)

@@ -75,6 +75,16 @@ def test_the_ids_show_another_tokenizer(
         assert "no configuration in servers.toml fits" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("mode", [["--server", "toy"], [], ["--invariants"]])
+def test_no_case_of_that_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: list[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(folder), *mode, "--case", "nix"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "is called nix" in said.err
+
+
 def test_a_server_under_another_name(tmp_path: Path) -> None:
     folder = fake.write(tmp_path, PAIRS)
     text = (folder / "servers.toml").read_text().replace(fake.MODEL, "recorded-as")
