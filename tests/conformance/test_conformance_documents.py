@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -140,12 +141,11 @@ def test_the_page_needs_nothing_else(reports: Path) -> None:
     assert page.count("</script>") == 2
 
 
-@pytest.fixture(scope="module", params=[(390, 844), (1200, 900)], ids=["phone", "desktop"])
-def page(request: pytest.FixtureRequest, reports: Path) -> Iterator[Any]:
-    """The page, opened."""
+@contextmanager
+def chromium(width: int, height: int) -> Iterator[Any]:
+    """A browser with a window of that size."""
     if BROWSER is None or DRIVER is None:
         pytest.skip("no chromium and chromedriver")
-    width, height = request.param
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in FLAGS:
@@ -155,10 +155,23 @@ def page(request: pytest.FixtureRequest, reports: Path) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     try:
-        driver.get((reports / "report.html").as_uri())
         yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    with chromium(1200, 900) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module", params=[(390, 844), (1200, 900)], ids=["phone", "desktop"])
+def page(request: pytest.FixtureRequest, reports: Path) -> Iterator[Any]:
+    """The page, opened."""
+    with chromium(*request.param) as driver:
+        driver.get((reports / "report.html").as_uri())
+        yield driver
 
 
 def shown(page: Any) -> list[str]:
@@ -216,6 +229,34 @@ def test_what_failed_is_open_in_print(page: Any) -> None:
     page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert page.find_element(By.CSS_SELECTOR, "details").get_property("open")
     assert page.find_element(By.CSS_SELECTOR, "pre.request").is_displayed()
+
+
+def test_much_that_failed(browser: Any, tmp_path: Path) -> None:
+    """What failed comes first, what no engine notices is a number, and print says how much it has."""
+    many = [Finding(f"failure {number}") for number in range(8)]
+    found = {"render": [*FOUND["render"], *many], "batch": [absent("POST", "/derender")], "stream": many[:1]}
+    cases = [Case(f"toy/{number}", "toy", "chat", {}) for number in range(30)]
+    report = tmp_path / "report.html"
+    documents.write(report, RUN, [Result(case, found, "toy") for case in cases])
+    browser.get(report.as_uri())
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    said = browser.find_element(By.ID, "shown").text
+    assert said == "30 of 30 cases; printed open are the first 20 that failed, long values cut"
+    opened = browser.find_elements(By.CSS_SELECTOR, "#cases > details[open]")
+    assert len(opened) == 20
+    body = opened[0].find_element(By.CSS_SELECTOR, ".body")
+    assert [head.text for head in body.find_elements(By.TAG_NAME, "h3")][:3] == ["render", "stream", "batch"]
+    assert [one.text for one in body.find_elements(By.CSS_SELECTOR, ".body > div")][:5] == [
+        f"failure {number}" for number in range(5)
+    ]
+    folded = body.find_elements(By.CSS_SELECTOR, ".folded")
+    assert [one.text for one in folded] == ["4 more", "1 equivalent: no engine notices"]
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert not browser.find_elements(By.CSS_SELECTOR, "#cases > details[open]")
+    browser.execute_script("document.querySelector('#cases > details').open = true")
+    folded[0].find_element(By.TAG_NAME, "summary").click()
+    WebDriverWait(browser, 5).until(lambda _: "failure 7" in folded[0].text)
+    assert "Declared as x" in folded[0].text
 
 
 @pytest.mark.parametrize(
