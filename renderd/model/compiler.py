@@ -185,6 +185,9 @@ class Generator(CodeGenerator):
     @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         """`a ~ b`."""
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            super().visit_Concat(node, frame)
+            return
         self.write("_joined(")
         self._arguments(node.nodes, frame)
         self.write(")")

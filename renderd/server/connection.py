@@ -9,6 +9,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from renderd.server.direct import DirectCycle, ShortWay
@@ -30,15 +31,25 @@ class Connection(HttpToolsProtocol):
         self._unread = self.connections.unread
         self._short_way = self.connections.short_way
         self._direct: DirectCycle | None = None
+        self._answered = False
         self._no_body = 0
         self._owed: tuple[Any, str] | None = None
         self._owed_since = 0.0
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = _Flow(self)
+
     def data_received(self, data: bytes) -> None:
         self._no_body += len(data)
+        self._answered = False
         super().data_received(data)
         if self._no_body > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, f"The head of the request is larger than {MAX_HEAD_BYTES} bytes.")
+
+    def on_message_begin(self) -> None:
+        self._unset_keepalive_if_required()  # the request before may have been answered meanwhile
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._no_body = 0
@@ -50,12 +61,16 @@ class Connection(HttpToolsProtocol):
             or endpoint is None
             or self.parser.get_method() != b"POST"
             or b"origin" in (headers := dict(self.headers))
-            or self.flow.write_paused  # the client does not take its answers
+            or self._answered  # a client that sends many requests at once lets others in between
+            or self.flow.write_paused  # it does not take its answers
             or not (self.cycle is None or self.cycle.response_complete)
             or self.parser.should_upgrade()
         ):
             super().on_headers_complete()
+            if self.expect_100_continue and self.cycle is not None:
+                self.cycle.keep_alive = False  # where it is refused, nobody knows whether the body follows
         else:
+            self._answered = True
             self._direct = self.cycle = DirectCycle(self, way, endpoint, headers)
             self._direct.begin()
         self.headers = []  # nobody reads those behind a body
@@ -87,6 +102,13 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
         if self._direct is not None:
             self._direct.lose()
+            # They know each other: the memory of a request would wait for the collector.
+            self._direct = self.cycle = None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -134,6 +156,18 @@ class Connection(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
             self.transport.close()
+
+
+class _Flow(FlowControl):
+    """Reads no further while requests wait for their turn: nobody counts what they take."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.transport)
+        self._connection = connection
+
+    def resume_reading(self) -> None:
+        if not self._connection.pipeline:
+            super().resume_reading()
 
 
 class Connections(set[Any]):

@@ -114,18 +114,19 @@ class DirectCycle:
 
     def begin(self) -> None:
         """The head has come."""
-        if self._visit.refused:
-            self._send(UNAUTHORIZED)
-            return
+        waits = self._connection.expect_100_continue
         try:
-            self._incoming = self._endpoint.begin(self._visit.headers, self)
+            if not self._visit.refused:
+                self._incoming = self._endpoint.begin(self._visit.headers, self)
+                if waits:
+                    self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                return
+            answer = UNAUTHORIZED
         except Exception as error:
-            if self._connection.expect_100_continue:
-                self.keep_alive = False  # nobody knows whether the body will follow
-            self._send(self._visit.record.run(self._endpoint.failed, error))
-            return
-        if self._connection.expect_100_continue:
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            answer = self._visit.record.run(self._endpoint.failed, error)
+        if waits:
+            self.keep_alive = False  # nobody knows whether the body will follow
+        self._send(answer)
 
     def on_body(self, chunk: bytes) -> None:
         """A part of the body has come."""
@@ -204,4 +205,5 @@ class DirectCycle:
         self.response_complete = True
         if self._incoming is not None:
             self._incoming.leave()
+            self._incoming = None
         self._way.entrance.leave(self._visit, status, length)

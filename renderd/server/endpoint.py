@@ -89,6 +89,7 @@ class Incoming:
 
     def leave(self) -> None:
         """The request is answered, or is not going to be."""
+        self._chunks.clear()
         self._admission.leave(self._under_way, self._held)
 
     def _too_large(self) -> ApiError:

@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 def serve(argv: Sequence[str]) -> int:
     """Run the server. Returns the exit status: 0 after a signal, 1 when it cannot start."""
+    _open_streams()
     config, ignored = flags.parse(argv)
     logging.config.dictConfig(log_config(config))
     if ignored:
@@ -58,6 +59,17 @@ def serve(argv: Sequence[str]) -> int:
         print(f"renderd serve: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
+
+
+def _open_streams() -> None:
+    """What writes to a closed standard stream would else write to whatever is opened next."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(nothing, number)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
+    if nothing > 2:
+        os.close(nothing)
 
 
 def _run(config: ServerConfig) -> None:

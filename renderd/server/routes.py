@@ -158,10 +158,16 @@ POSTS = (
     ),
 )
 
+
+def _health(services: Services) -> int:
+    # Until all is ready, the next connection may still come to the process that says so.
+    return 503 if services.not_ready() == "loading" else 200
+
+
 GETS = (
     Get("/v1/models", "The served names.", api.ModelList, lambda services: api.model_list(services.model)),
-    Get("/health", "Whether the server is up.", None, lambda services: None),
-    Get("/ping", "The same as /health.", None, lambda services: None, methods=("POST",)),
+    Get("/health", "Whether the server is up.", None, lambda services: None, status=_health),
+    Get("/ping", "The same as /health.", None, lambda services: None, methods=("POST",), status=_health),
     Get("/health/live", "Always 200.", api.Liveness, lambda services: api.Liveness("live")),
     Get(
         "/health/ready",
@@ -265,7 +271,7 @@ def add_routes(
 def _answer(get: Get, services: Services) -> Callable[[], Any]:
     async def answer() -> Response:
         if get.response is None:
-            return Response()
+            return Response(status_code=get.status(services))
         body = msgspec.json.encode(get.answer(services))
         return Response(body, get.status(services), media_type="application/json")
 

@@ -67,8 +67,8 @@ def test_a_stop_string_ends_the_generation() -> None:
     assert got[-1]["choices"][0]["stop_reason"] == "three"
     assert route.generations[0].closed_after == 3
     route = FakeRoute([stream_of("one two three four")])
-    record = telemetry.begin(telemetry.Record())
-    answer = whole(PLAIN, CHAT, {**REQUEST, "stop": "three", "n": 1}, route)
+    record = telemetry.Record()
+    answer = record.run(whole, PLAIN, CHAT, {**REQUEST, "stop": "three", "n": 1}, route)
     assert record.tokens_derendered == 3
     assert answer["choices"][0]["message"]["content"] == "one two "
     assert answer["usage"]["completion_tokens"] == 3

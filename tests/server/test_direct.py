@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -207,3 +209,76 @@ def test_middleware_of_an_operator_sees_every_request() -> None:
         pass
 
     assert short_way(api_settings(ServerConfig(), app)) is None
+
+
+def test_a_client_that_sends_many_requests_at_once_lets_others_in(server: Running) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    many = request() * 500
+    with closing(socket.create_connection((host, int(port)), timeout=30)) as greedy:
+        stopped = threading.Event()
+
+        def feed() -> None:
+            with suppress(OSError):
+                while not stopped.is_set():
+                    greedy.sendall(many)
+
+        def drink() -> None:
+            with suppress(OSError):
+                while greedy.recv(1 << 20):
+                    pass
+
+        threads = [threading.Thread(target=work) for work in (feed, drink)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+        for _ in range(5):
+            assert server.post(PATH, BODY).status_code == 200
+        took = time.monotonic() - began
+        resident = _resident(server)
+        time.sleep(1)
+        grown = _resident(server) - resident
+        stopped.set()
+        greedy.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join(10)
+    assert took < 10
+    assert grown < 20e6
+
+
+def test_what_was_sent_of_bodies_is_not_kept(server: Running) -> None:
+    """Whether they were refused or their clients went: it is not the collector's to find."""
+    with running("--max-body-bytes", "64M") as alone:
+        chunk = b"1000000\r\n%b\r\n" % (b"x" * (1 << 24))
+        head = request(b"", PATH, "transfer-encoding: chunked").replace(b"content-length: 0\r\n", b"")
+        exchange(alone, head + chunk * 5, wait=0.2)
+        before = _resident(alone)
+        for _ in range(5):
+            exchange(alone, head + chunk * 5, wait=0.2)
+            host, port = alone.url.removeprefix("http://").split(":")
+            with closing(socket.create_connection((host, int(port)))) as connection:
+                connection.sendall(head + chunk * 3)
+        time.sleep(0.5)
+        assert _resident(alone) - before < 100e6
+
+
+def _resident(server: Running) -> float:
+    text = server.get("/metrics").text
+    found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def test_a_request_behind_a_short_one_has_its_time(server: Running) -> None:
+    """What waits for another request does not end this one."""
+    with running(env={"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "1"}) as quick:
+        got = exchange(quick, request() + request()[:-5], request()[-5:], pause=2.0)
+    assert statuses(got) == [200, 200]
+
+
+def test_a_refusal_while_the_client_waits_closes() -> None:
+    with running("--api-key", "secret") as server:
+        for line in ("x: y", "origin: http://elsewhere"):
+            head = request(BODY, PATH, line, "expect: 100-continue").removesuffix(BODY)
+            ((status, headers, _),) = split(exchange(server, head))
+            assert (status, headers["connection"]) == (401, "close")
