@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ from renderd.conformance.client import Answer
 from renderd.conformance.compare import differences
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.formats import Assembler, assembly, is_answer, outline
+from renderd.conformance.malformed import Unreadable, excerpt, reason
 from renderd.conformance.paths import show
+from renderd.conformance.reading import reading
 from renderd.conformance.rules import BATCH, hop_rules, stream_rules
 
 _CREATED = re.compile(rb'"created(?:_at)?":\s*\d+')
@@ -73,26 +76,31 @@ class Derendering:
         self._hop_rules = hop_rules()
 
     def run(self) -> dict[str, list[Finding]]:
-        """Findings by check. OSError when the server cannot be reached."""
-        if not self._server.offers(self._path):
-            self._add("batch", [absent("POST", self._path)])
-            return self._found
-        batch = self._batch()
-        generate = self._recording.generate
-        if not self._single:
-            if len(generate) > 1:
-                return self._found  # each prompt has a stream of its own: the single ones show all there is
-            generate = generate[0]
-        own = outline(batch) if is_answer(batch) else UNKNOWN
-        self._streams(generate, own)
+        """Findings by check. An answer that cannot be read is one, and the last. Gone when nobody answers."""
+        with self._reading("batch"):
+            if not self._server.offers(self._path):
+                self._add("batch", [absent("POST", self._path)])
+                return self._found
+            batch = self._batch()
+            generate = self._recording.generate
+            if not self._single:
+                if len(generate) > 1:
+                    return self._found  # each prompt has a stream of its own: the single ones show all
+                generate = generate[0]
+            own = outline(batch) if is_answer(batch) else UNKNOWN
+            with self._reading("stream"):
+                self._streams(generate, own)
         return self._found
 
     def run_batch(self) -> dict[str, list[Finding]]:
         """The same of the whole answer alone."""
-        if not self._server.offers(self._path):
-            return {}
-        self._batch()
+        with self._reading("batch"):
+            if self._server.offers(self._path):
+                self._batch()
         return self._found
+
+    def _reading(self, check: str) -> AbstractContextManager[None]:
+        return reading(self._server.client, self._found, check)
 
     def _add(self, check: str, findings: Iterator[Finding] | Sequence[Finding]) -> None:
         self._found.setdefault(check, []).extend(findings)
@@ -116,7 +124,7 @@ class Derendering:
         answer = self._server.client.post(self._path, encoded)
         got = parsed(answer)
         self._add("batch", self._judge.compare("batch", got, BATCH))
-        if answer.status == 200:
+        if answer.status == 200 and isinstance(got, dict):
             for key, wanted in (("id", wanted_id), ("model", self._server.model)):
                 if got.get(key) != wanted:
                     what = f"{key}: wanted {wanted!r}, got {got.get(key)!r}"
@@ -145,9 +153,12 @@ class Derendering:
 
     def run_once(self) -> dict[str, list[Finding]]:
         """The answer whole, and as the engine streamed it, against the recorded ones: no other chunking."""
-        batch = self._batch()
-        if self._single or len(self._recording.generate) == 1:
-            self._coupled(self._events(), outline(batch) if is_answer(batch) else UNKNOWN)
+        with self._reading("batch"):
+            batch = self._batch()
+            if self._single or len(self._recording.generate) == 1:
+                own = outline(batch) if is_answer(batch) else UNKNOWN
+                with self._reading("coupled"):
+                    self._coupled(self._events(), own)
         return self._found
 
     def run_hops(self, other: Server) -> list[Finding]:
@@ -328,7 +339,11 @@ class Derendering:
     def _answer(self, answer: Answer) -> StreamAnswer:
         if answer.status != 200:
             raise StreamRefused(answer)
-        return _decode_answer(answer.body)
+        try:
+            return _decode_answer(answer.body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            asked = f"a streamed {self._path} of {self._server.client.url}"
+            raise Unreadable(f"{asked}: {reason(error)} in {excerpt(answer.body)}") from error
 
 
 def _refusal(name: str, refused: StreamRefused) -> Finding:

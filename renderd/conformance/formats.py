@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from renderd.conformance import assemble
 from renderd.conformance.assemble_messages import MessageAssembly, message_outline
 from renderd.conformance.assemble_responses import ResponseAssembly, response_outline
+from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
 
 
 class Assembler(Protocol):
@@ -36,12 +37,16 @@ def outline(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def assembly(events: Sequence[dict[str, Any]]) -> Assembler:
-    """Chunks or events of a whole stream, put together."""
-    first = events[0].get("type") if events else None
-    made: Assembler = _ASSEMBLERS.get(first or "", assemble.Assembly)()
-    for event in events:
-        made.add(event)
-    return made
+    """Chunks or events of a whole stream, put together. Unreadable says which of them cannot be."""
+    made: Assembler | None = None
+    for at, event in enumerate(events):
+        try:
+            if made is None:
+                made = _ASSEMBLERS.get(event.get("type") or "", assemble.Assembly)()
+            made.add(event)
+        except MALFORMED as error:
+            raise Unreadable(f"chunk {at}: {reason(error)} in {excerpt(event)}") from error
+    return assemble.Assembly() if made is None else made
 
 
 def is_answer(batch: Any) -> bool:

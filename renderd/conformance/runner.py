@@ -10,10 +10,11 @@ import msgspec
 
 from renderd.conformance.cases import REFERENCE, Case, Golden, Recording
 from renderd.conformance.checks import Finding, Judge, Server, check_http, check_render
-from renderd.conformance.client import Client
+from renderd.conformance.client import Client, Gone
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
+from renderd.conformance.reading import reading
 
 Outcome = Literal["pass", "equivalent", "declared", "fail", "absent", "unfit"]
 OUTCOMES: tuple[Outcome, ...] = ("pass", "equivalent", "declared", "fail", "absent", "unfit")
@@ -45,6 +46,14 @@ class ServerError(Exception):
     """The server is not one that cases can be replayed against."""
 
 
+class Interrupted(ServerError):
+    """The server was gone before the end. `results`: of the cases before."""
+
+    def __init__(self, results: list[Result], why: str) -> None:
+        super().__init__(why)
+        self.results = results
+
+
 def served_model(client: Client) -> str:
     """The first name in /v1/models. Raises ServerError, or OSError when nobody answers."""
     answer = client.get("/v1/models")
@@ -54,7 +63,9 @@ def served_model(client: Client) -> str:
         name = None
     if not isinstance(name, str):
         hint = ": --api-key is for servers that want a key" if answer.status in (401, 403) else ""
-        raise ServerError(f"{client.url}/v1/models, {answer.status}, does not say which model is served{hint}")
+        raise ServerError(
+            f"{client.url}/v1/models, {answer.status}, does not say which model is served{hint}"
+        )
     return name
 
 
@@ -86,7 +97,8 @@ def replay(
     progress: Progress = quiet,
     check: Check | None = None,
 ) -> list[Result]:
-    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file).
+    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file),
+    and Interrupted, which has the results so far.
 
     Another reference than the usual one may lack some, which are left out.
     `check` is done instead of the comparison with what was recorded.
@@ -100,10 +112,14 @@ def replay(
     ]
     family = golden.family(server)
     compare = check or partial(_compare, divergences=divergences)
-    results = []
+    results: list[Result] = []
     for done, case in enumerate(cases):
         progress(done, len(cases), case.id)
-        results.append(Result(case, _found(asked, case, recordings.get(case.id), compare), family))
+        try:
+            found = _found(asked, case, recordings.get(case.id), compare)
+        except Gone as gone:
+            raise Interrupted(results, str(gone)) from gone
+        results.append(Result(case, found, family))
     return results
 
 
@@ -117,8 +133,11 @@ def server_under_test(client: Client, golden: Golden, server: str) -> Server:
 def _found(server: Server, case: Case, recording: Recording | None, check: Check) -> dict[str, list[Finding]]:
     if recording is None:
         return {"recording": [Finding("nothing was recorded: run python -m golden.record")]}
-    other = other_tokens(server, case, recording)
-    return {"tokens": [Finding(other, aside="unfit")]} if other else check(server, case, recording)
+    found: dict[str, list[Finding]] = {}
+    with reading(server.client, found, "answer"):
+        other = other_tokens(server, case, recording)
+        found |= {"tokens": [Finding(other, aside="unfit")]} if other else check(server, case, recording)
+    return found
 
 
 def _compare(
@@ -127,6 +146,8 @@ def _compare(
     judge = Judge(divergences, case, recording, server)
     if case.api == "http":
         return {"http": list(check_http(server, judge, case, recording))}
+    if lacking := recording.lacking(case):
+        return {"recording": [Finding(lacking)]}
     found = {"render": list(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()

@@ -1,4 +1,4 @@
-"""The client: an answer that never ends, in time or in bytes, is no answer; a server that is gone is told so."""
+"""The client: an answer that never ends, in time or in bytes, is none; a server that is gone is told so."""
 
 from __future__ import annotations
 

@@ -1,0 +1,127 @@
+"""An answer that cannot be read, or does not come, fails its case; the others are asked, reports written."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fake
+import pytest
+
+from renderd.conformance import main
+
+PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
+RENDER, DERENDER = "/v1/chat/completions/render", "/v1/chat/completions/derender"
+STREAM = f"{DERENDER} streamed"
+
+CLOSED = b"closed"
+"""Stands for a connection that is closed before there is an answer."""
+
+BODIES = {
+    "empty": b"",
+    "html": b"<html></html>",
+    "binary": bytes(range(256)),
+    "null": b"null",
+    "number": b"3",
+    "text": b'"x"',
+    "list": b"[]",
+    "nothing": b"{}",
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep-object": b'{"a":' * 900 + b"1" + b"}" * 900,
+    "status": b'{"status":400}',
+    "big-status": b'{"status":100000000000000000000000}',
+    "no-choices": b'{"choices":[]}',
+    "null-choices": b'{"choices":null}',
+    "text-choices": b'{"choices":"abc"}',
+    "mixed-choices": b'{"choices":[1,null,"x"]}',
+    "empty-choice": b'{"choices":[{}],"content":3,"output":null}',
+    "null-message": b'{"choices":[{"index":0,"message":null}]}',
+    "text-message": b'{"choices":[{"index":"a","message":{"content":3,"tool_calls":"x"}}]}',
+    "content": b'{"type":"message","content":5}',
+    "output": b'{"object":"response","output":3}',
+    "state-alone": b'{"stream_state":null}',
+    "empty-chunk": b'{"stream_state":null,"chunk":{}}',
+    "list-index": b'{"stream_state":1,"chunk":{"choices":[{"index":[]}]}}',
+    "bad-call": b'{"stream_state":1,"chunk":{"choices":[{"index":0,"delta":{"tool_calls":[{}]}}]}}',
+    "number-delta": b'{"stream_state":1,"chunk":{"choices":[{"index":0,"delta":5,"finish_reason":[]}]}}',
+    "message-start": b'{"stream_state":1,"events":[{"type":"message_start"}]}',
+    "no-events": b'{"stream_state":1,"events":[]}',
+    "number-type": b'{"stream_state":1,"events":[{"type":3}]}',
+    "closed": CLOSED,
+}
+
+
+@contextmanager
+def serving(server: fake.Fake, bodies: Mapping[str, bytes]) -> Iterator[str]:
+    """The fake, of which some routes answer 200 and a body that is given. STREAM stands for derender's calls
+    of a stream."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+
+        def do_GET(self) -> None:
+            self._reply(b"{}")
+
+        def do_POST(self) -> None:
+            self._reply(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def _reply(self, sent: bytes) -> None:
+            try:
+                body = json.loads(sent)
+            except ValueError:
+                body = None
+            streamed = isinstance(body, dict) and body.get("stream") and self.path == DERENDER
+            given = bodies.get(STREAM if streamed else self.path)
+            if streamed and given is None:
+                given = bodies.get(DERENDER)
+            if given is CLOSED:
+                self.close_connection = True
+                return
+            status, content = 200, given
+            if content is None:
+                status, answer = server.answer(self.path, body)
+                content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.server_address[1]}"
+        finally:
+            listening.shutdown()
+
+
+def outcomes(folder: Path) -> set[str]:
+    for ending in ("html", "xml"):
+        assert (folder / f"report.{ending}").stat().st_size
+    return {case["outcome"] for case in json.loads((folder / "report.json").read_text())["cases"]}
+
+
+def reports(folder: Path) -> list[str]:
+    return [word for kind in ("json", "html", "xml") for word in ("--report", str(folder / f"report.{kind}"))]
+
+
+@pytest.mark.parametrize("route", [RENDER, DERENDER, STREAM])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_malformed_answer_fails_its_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], route: str, name: str
+) -> None:
+    golden = fake.write(tmp_path / "golden", PAIRS)
+    with serving(fake.Fake(), {route: BODIES[name]}) as url:
+        arguments = ["--url", url, "--cases", str(golden), "--server", "toy", *reports(tmp_path)]
+        assert main.main(arguments) == 1
+    said = capsys.readouterr()
+    assert "toy: 3 cases: 3 fail" in said.out
+    assert outcomes(tmp_path) == {"fail"}
