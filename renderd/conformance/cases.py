@@ -109,6 +109,44 @@ class Recording(msgspec.Struct):
     derender_batch: Json | None = None
     derender_stream: Json | None = None
 
+    def lacking(self, case: Case) -> str:
+        """Why no answer to a case can be compared with it; "" when one can.
+
+        The recorded server may have had one of the two routes alone.
+        """
+        parts = {"generate": self.generate, "whole answer": self.batch or self.derender_batch}
+        if not isinstance(self.generate, list) or len(self.generate) == 1:  # several prompts have no stream
+            parts["stream"] = self.stream or self.derender_stream
+        without = [name for name, value in parts.items() if not value]
+        if case.api == "http" or not without:
+            return ""
+        if len(without) < len(parts):
+            return f"the recording has no {', no '.join(without)}"
+        return "nothing was recorded that an answer can be compared with" if self.render is None else ""
+
+    def fault(self) -> str:
+        """What of it nothing can be compared with, "" where all is of the form of a recording."""
+        try:
+            msgspec.convert(msgspec.structs.asdict(self), RecordingForm)
+            prompts = self.render if isinstance(self.render, list) else [self.render]
+            if self.status == 200 and any(one is not None and "token_ids" not in one for one in prompts):
+                return "render: no token_ids"
+            answers = [self.batch] if self.batch is not None else []
+            if self.derender_batch is not None and self.derender_batch["status"] == 200:
+                answers.append(self.derender_batch["body"])
+            for answer in answers:
+                if not is_answer(answer):
+                    return f"no answer: {excerpt(answer)}"
+                outline(answer)
+            stream = self.derender_stream
+            if stream is not None and stream["status"] == 200 and not said(stream["chunks"]):
+                return "derender_stream: nothing is said"
+            for where in ("render", "http", "batch", "stream"):
+                self.view(where)
+        except MALFORMED as error:
+            return reason(error)
+        return ""
+
     def view(self, where: str) -> Any:
         """The recorded side of a comparison, ABSENT where there is none; an error as `failure` has it.
 

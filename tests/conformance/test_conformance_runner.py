@@ -73,6 +73,15 @@ def test_refusals_are_compared(tmp_path: Path) -> None:
         assert [result.outcome() for result in results] == ["pass", outcome]
 
 
+def test_a_recording_that_lacks_something_is_no_pass(tmp_path: Path) -> None:
+    case, recording = fake.record("hello there")
+    for number, lacking in enumerate(({"generate"}, {"batch"}, {"stream"}, set(recording))):
+        left = {key: value for key, value in recording.items() if key == "id" or key not in lacking}
+        results, _ = run(fake.write(tmp_path / str(number), [(case, left)]), fake.Fake())
+        assert list(results[0].found) == ["recording"]
+        assert results[0].outcome() == "fail"
+
+
 def test_an_error_in_the_body_of_a_200_is_no_error(tmp_path: Path) -> None:
     error = {"message": "no messages", "type": "BadRequestError", "param": "messages", "code": 400}
     refused = {"id": "toy/refused", "server": fake.SERVER, "api": "chat"}
