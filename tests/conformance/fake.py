@@ -226,7 +226,7 @@ def serving(fake: Fake) -> Iterator[str]:
 
         def _reply(self, body: Any) -> None:
             status, answer = fake.answer(self.path, body)
-            content = json.dumps(answer).encode()
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Content-Type", "application/json; charset=utf-8")

@@ -132,6 +132,49 @@ def test_it_finds_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+def node(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if NODE is None:
+        pytest.skip("no Node")
+    return subprocess.run([NODE, RUNNER, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_it_says_what_it_cannot_ask(tmp_path: Path) -> None:
+    folder = str(fake.write(tmp_path, [fake.record("hello there")]))
+    derender = "/v1/chat/completions/derender"
+    with fake.serving(fake.Fake(lacks=[derender])) as url:
+        lacking, unknown = node(url, "toy", folder), node(url, "nix", folder)
+        nameless = node(f"{url}/nowhere/", "toy", folder)
+    said = [json.loads(line) for line in lacking.stdout.splitlines()]
+    assert said[1] == {"id": "toy/hello there-stop", "check": "batch", "ok": False, "offered": False}
+    assert "1 checks equal, 0 different, 1 not offered by the server" in lacking.stderr
+    assert "no configuration nix: there is no " in unknown.stderr
+    assert nameless.stderr == f"{url}/nowhere/v1/models, 404, does not say which model is served\n"
+    gone = node(url, "toy", folder)
+    assert f"{url}/v1/models: " in gone.stderr
+    for done in (lacking, unknown, gone, nameless):
+        assert done.returncode == 2
+        assert "    at " not in done.stderr
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"null", b"[]", b'{"chunk": {"choices": [3]}}'])
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_malformed_answer_is_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
+) -> None:
+    folder = str(fake.write(tmp_path, [fake.record("hello there")]))
+    right = fake.Fake._answer
+
+    def answer(self: fake.Fake, path: str, sent: fake.Json) -> tuple[int, Any]:
+        return (status, body) if path.endswith("/derender") else right(self, path, sent)
+
+    monkeypatch.setattr(fake.Fake, "_answer", answer)
+    with fake.serving(fake.Fake()) as url:
+        done = node(url, "toy", folder)
+    said = {line["check"]: line["ok"] for line in map(json.loads, done.stdout.splitlines())}
+    assert said == {"render": True, "batch": False, "stream": False}
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("page", ["conformance.md", "conformance-format.md"])
 def test_the_pages_name_what_is_there(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     root = GOLDEN.parent

@@ -3,15 +3,19 @@
 //
 //     node golden/runners/node/run.mjs URL SERVER [GOLDEN]
 //
-// Prints one JSON object a line, {id, check, ok, difference?}, and counts on stderr. Exit status: 0 when all is equal,
-// or equivalent, to what was recorded, 1 when not. It knows no declared divergences. docs/conformance-format.md
-// explains each step.
+// Prints one JSON object a line, {id, check, ok, difference?} or {id, check, ok, offered: false}, and counts on stderr.
+// Exit status: 0 when all is equal, or equivalent, to what was recorded, 1 when not, 2 when something could not be asked:
+// a route that the server does not have, nobody who answers, an unknown SERVER. It knows no declared divergences.
+// docs/conformance-format.md explains each step.
 
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const REFERENCE = "vllm-0.33.0";
 const PATHS = { chat: "/v1/chat/completions", completion: "/v1/completions" };
+
+// Why nothing can be asked, a sentence.
+class Unaskable extends Error {}
 
 const lines = (path) => readFileSync(path, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 const absentAsNull = (value) => (value === undefined ? null : value);
@@ -75,7 +79,7 @@ function difference(want, got, special, nullIsAbsent, path = "", alike = () => f
 // of the way to the place is said; beside a 200 the status alone.
 function errorDifference(wantStatus, want, gotStatus, got) {
   if (wantStatus !== gotStatus) return { path: "status", want: wantStatus, got: gotStatus };
-  const [left, right] = [want, got].map((body) => (isObject(body.error) ? body.error : { message: JSON.stringify(body) }));
+  const [left, right] = [want, got].map((body) => (isObject(body?.error) ? body.error : { message: JSON.stringify(body) }));
   const schema = left.type === "Bad Request" && right.type === "Bad Request";
   const prose = schema || /^(\d+ validation errors? for |invalid conversation JSON: )/.test(String(left.message));
   for (const key of prose ? ["type"] : ["type", "param", "message"])
@@ -144,15 +148,13 @@ const events = (sse) =>
 
 // ---- asking --------------------------------------------------------------------------------------------------------
 
-const [url, server, golden = fileURLToPath(new URL("../../", import.meta.url))] = process.argv.slice(2);
-if (!server) {
-  console.error("usage: node run.mjs URL SERVER [GOLDEN]");
-  process.exit(2);
-}
+const [given, server, golden = fileURLToPath(new URL("../../", import.meta.url))] = process.argv.slice(2);
+const url = given?.replace(/\/+$/, "");
 
 // What an engine does not notice: by field, the values that mean what its absence means.
-const defaults = JSON.parse(readFileSync(`${golden}/defaults.json`, "utf8"));
-const window = (await (await fetch(`${url}/v1/models`)).json()).data?.[0]?.max_model_len;
+let defaults = {};
+// How many tokens prompt and answer may have together.
+let window;
 
 // Says whether two values in a rendered request mean the same to an engine.
 const alikeIn = (rendered) => (path, want, got) => {
@@ -165,21 +167,44 @@ const alikeIn = (rendered) => (path, want, got) => {
   return [want, got].every((value) => texts.includes(JSON.stringify(value)));
 };
 
-async function post(path, body) {
-  const answer = await fetch(url + path, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  return { status: answer.status, body: await answer.json() };
+// A body that is no JSON is its text.
+async function ask(path, options) {
+  try {
+    const answer = await fetch(url + path, options);
+    const text = await answer.text();
+    let body = text;
+    try { body = JSON.parse(text); } catch { /* no JSON */ }
+    return { status: answer.status, body };
+  } catch (error) {
+    throw new Unaskable(`${url}${path}: ${error.cause?.message || error.cause?.code || error.message}`);
+  }
 }
 
-// Yields [check, difference or null].
+const post = (path, body) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+// A body that lacks everything is a 400 where there is such a route.
+const known = new Map();
+async function offers(path) {
+  if (!known.has(path)) known.set(path, ![404, 405, 501].includes((await post(path, {})).status));
+  return known.get(path);
+}
+
+const NOT_OFFERED = Symbol("not offered");
+
+// Yields [check, NOT_OFFERED, difference or null].
 async function* replay(one, recording) {
   const path = PATHS[one.api];
-  const rendered = await post(`${path}/render`, one.request);
-  yield ["render", Math.max(rendered.status, recording.status) >= 400
+  const rendered = (await offers(`${path}/render`)) && (await post(`${path}/render`, one.request));
+  yield ["render", !rendered ? NOT_OFFERED : Math.max(rendered.status, recording.status) >= 400
     ? errorDifference(recording.status, recording.render, rendered.status, rendered.body)
     : difference(recording.render, rendered.body, RENDER, false, "", alikeIn(recording.render))];
   if (recording.generate === undefined) return;
 
+  if (!(await offers(`${path}/derender`))) {
+    yield ["batch", NOT_OFFERED];
+    return;
+  }
   const chat = one.api === "chat";
   const ids = recording.prompt_token_ids;
   const common = { model: one.request.model, [`${one.api}_request`]: one.request };
@@ -201,6 +226,10 @@ async function* replay(one, recording) {
     const answer = await post(`${path}/derender`, { ...common, stream: true, prompt_token_ids: prompt,
       prompt_tokens: prompt.length, generate_chunk: event, stream_state: states.get(index) ?? null });
     if (answer.status !== 200) { refused = answer; break; }
+    if (!Array.isArray(answer.body?.chunk?.choices)) {
+      yield ["stream", { path: "chunk.choices", want: "a list", got: answer.body }];
+      return;
+    }
     states.set(index, answer.body.stream_state);
     chunks.push(answer.body.chunk);
   }
@@ -212,17 +241,49 @@ async function* replay(one, recording) {
   }
   // What a choice's own stream cannot know: the reasoning tokens of all choices together.
   const special = one.request.n > 1 ? { ...STREAM, "usage.completion_tokens_details": rules.unlessNull } : STREAM;
-  yield ["stream", difference(assembled(want), assembled(chunks), special, true)];
+  let made;
+  try {
+    made = assembled(chunks);
+  } catch (error) { // of another form
+    yield ["stream", { path: "chunk", want: "chunks", got: error.message }];
+    return;
+  }
+  yield ["stream", difference(assembled(want), made, special, true)];
 }
 
-const recordings = new Map(lines(`${golden}/recorded/${REFERENCE}/${server}.jsonl`).map((one) => [one.id, one]));
-const counts = { ok: 0, different: 0 };
-for (const one of lines(`${golden}/cases/${server}.jsonl`)) {
-  if (!(one.api in PATHS)) continue;
-  for await (const [check, found] of replay(one, recordings.get(one.id))) {
-    counts[found ? "different" : "ok"]++;
-    console.log(JSON.stringify({ id: one.id, check, ok: !found, ...(found && { difference: found }) }));
+async function main() {
+  if (!server) throw new Unaskable("usage: node run.mjs URL SERVER [GOLDEN]");
+  const paths = [`${golden}/cases/${server}.jsonl`, `${golden}/recorded/${REFERENCE}/${server}.jsonl`];
+  for (const path of paths)
+    if (!existsSync(path)) throw new Unaskable(`no configuration ${server}: there is no ${path}`);
+  const [cases, recorded] = paths.map(lines);
+  defaults = JSON.parse(readFileSync(`${golden}/defaults.json`, "utf8"));
+  const models = await ask("/v1/models");
+  if (models.status !== 200 || !models.body?.data?.[0]?.id)
+    throw new Unaskable(`${url}/v1/models, ${models.status}, does not say which model is served`);
+  window = models.body.data[0].max_model_len;
+
+  const recordings = new Map(recorded.map((one) => [one.id, one]));
+  const counts = { ok: 0, different: 0, notOffered: 0 };
+  for (const one of cases) {
+    if (!(one.api in PATHS)) continue;
+    if (!recordings.has(one.id)) throw new Unaskable(`${one.id}: nothing is recorded`);
+    for await (const [check, found] of replay(one, recordings.get(one.id))) {
+      const offered = found !== NOT_OFFERED;
+      counts[!offered ? "notOffered" : found ? "different" : "ok"]++;
+      const why = offered ? found && { difference: found } : { offered };
+      console.log(JSON.stringify({ id: one.id, check, ok: !found, ...why }));
+    }
   }
+  console.error(`${url} as ${server}: ${counts.ok} checks equal, ${counts.different} different` +
+    (counts.notOffered ? `, ${counts.notOffered} not offered by the server` : ""));
+  return counts.different ? 1 : counts.notOffered ? 2 : 0;
 }
-console.error(`${url} as ${server}: ${counts.ok} checks equal, ${counts.different} different`);
-process.exitCode = counts.different ? 1 : 0;
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof Unaskable)) throw error;
+  console.error(error.message);
+  process.exitCode = 2;
+}
