@@ -7,13 +7,16 @@ import struct
 import tomllib
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from renderd.conformance.formats import assembly, said
+from renderd.conformance.formats import assembly, is_answer, outline, said
+from renderd.conformance.malformed import MALFORMED, excerpt, reason
 from renderd.conformance.paths import ABSENT
+from renderd.conformance.recorded_form import RecordingForm
 
 REFERENCE = "vllm-0.33.0"
 """Whose answers are wanted where nobody says: the name of a folder under recorded/."""
@@ -264,7 +267,7 @@ class Golden:
 def recordings(folder: Folder, server: str) -> dict[str, Recording]:
     """What a reference's folder holds for a configuration, by case id."""
     path = folder / f"{server}.jsonl"
-    return {line.id: line for line in _lines(path, Recording)} if path.exists() else {}
+    return {line.id: line for line in _lines(path, Recording, Recording.fault)} if path.exists() else {}
 
 
 def _reference(recorded: Folder, name: str) -> Folder:
@@ -287,13 +290,16 @@ class _Digest(msgspec.Struct):
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-def _lines(path: Folder, kind: type[_T]) -> list[_T]:
+def _lines(path: Folder, kind: type[_T], check: Callable[[_T], str] = lambda line: "") -> list[_T]:
     decoder = msgspec.json.Decoder(kind)
     found: list[_T] = []
     for number, line in enumerate(read(path).split(b"\n"), 1):
         if line:
             try:
                 found.append(decoder.decode(line))
-            except msgspec.MsgspecError as error:
-                raise ValueError(f"{path}:{number}: {error}") from error
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise ValueError(f"{path}:{number}: {reason(error)}") from error
+            fault = check(found[-1])
+            if fault:
+                raise ValueError(f"{path}:{number}: {fault}")
     return found

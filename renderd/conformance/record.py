@@ -19,12 +19,13 @@ from renderd.conformance.adding import ReferenceFile
 from renderd.conformance.against import NOTHING
 from renderd.conformance.cases import Case, Golden, Json, Recording, carried
 from renderd.conformance.checks import NOT_OFFERED, ROUTES, Judge, Server, http_answer
-from renderd.conformance.client import Client, add_key
+from renderd.conformance.client import Answer, Client, Gone, NoAnswer, add_key
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.diff import changes
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.fitting import fitting
+from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
 
@@ -35,7 +36,7 @@ _BUSY = (429, 502, 503, 504)
 """Statuses that say something of the moment and nothing of the request."""
 
 
-class Unusable(Exception):
+class Unusable(Unreadable):
     """An answer that no reference should keep."""
 
 
@@ -64,17 +65,19 @@ class Recorder:
         cases = [case for case in self._golden.cases(name) if case.id in usual]
         for done, case in enumerate(cases):
             progress(done, len(cases), case.id)
-            if other_tokens(server, case, usual[case.id]):
-                self.aside += 1
-                continue
             try:
                 line = ask(server, case, usual[case.id])
-            except Unusable as error:
-                self.failed.append(f"{case.id}: {error}")
+                if line is not None and case.id in file.known:
+                    self._compare(server, case, file.known[case.id], line)
+                    continue
+            except Gone:
+                raise
+            except (NoAnswer, *MALFORMED) as error:
+                self.failed.append(f"{case.id}: {reason(error)}")
                 continue
             if line is None:
                 self.aside += 1
-            elif case.id not in file.known and file.add(line):
+            elif file.add(line):
                 self.added += 1
             else:
                 self._compare(server, case, file.known[case.id], line)
@@ -102,8 +105,20 @@ def ask(server: Server, case: Case, usual: Recording) -> Json | None:
     """A line of a reference's file: the answers to a case, under the recorded name of the model.
 
     `usual` is the recording that says what the engine generated. None where the server has no route for the
-    case. Raises OSError, Unusable.
+    case, or another tokenizer. Raises NoAnswer, and for answers of another form Unusable and whatever else is
+    in MALFORMED.
     """
+    if other_tokens(server, case, usual):
+        return None
+    line = _answers(server, case, usual)
+    # As it will be read; what is nested very deeply can only be written.
+    fault = "" if line is None else msgspec.json.decode(msgspec.json.encode(line), type=Recording).fault()
+    if fault:
+        raise Unusable(f"no answer of its route's form: {fault}")
+    return line
+
+
+def _answers(server: Server, case: Case, usual: Recording) -> Json | None:
     back = Server(server.client, server.recorded_model, server.model)
     line: Json = {"id": case.id, "digest": usual.digest}
     if case.api == "http":
@@ -113,7 +128,9 @@ def ask(server: Server, case: Case, usual: Recording) -> Json | None:
     if server.offers(path):
         answered = True
         answer = server.client.post(path, server.renamed(case.request))
-        body = back.renamed(_body(answer.status, answer.body))
+        body = back.renamed(_body(answer))
+        if answer.status == 200 and not isinstance(body, list if case.api == "completion" else dict):
+            raise Unusable(f"no answer of its route's form: {excerpt(answer.body)}")
         line |= {"status": answer.status, "render": body}
         if usual.generate is None and answer.status == 200:
             prompts = body if isinstance(body, list) else [body]
@@ -121,10 +138,7 @@ def ask(server: Server, case: Case, usual: Recording) -> Json | None:
             line["prompt_token_ids"] = ids if isinstance(body, list) else ids[0]
     if usual.generate is not None and server.offers(f"/v1/{ROUTES[case.api]}/derender"):
         answered = True
-        try:
-            batch, stream = Derendering(server, Judge(NOTHING, case, usual), case, usual).answers()
-        except msgspec.MsgspecError as error:
-            raise Unusable(f"derender's answer is none: {error}") from None
+        batch, stream = Derendering(server, Judge(NOTHING, case, usual), case, usual).answers()
         for status in {one["status"] for one in (batch, stream) if one is not None} & {*_BUSY}:
             raise Unusable(f"derender's status is {status}")
         first = usual.generate[0] if isinstance(usual.generate, list) else usual.generate
@@ -152,19 +166,19 @@ def _http(server: Server, back: Server, case: Case, usual: Recording, line: Json
     headers = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
     body: Any = answer.body.decode(errors="replace")
     if headers.get("content-type", "").partition(";")[0] == "application/json":
-        body = _body(answer.status, answer.body)
+        body = _body(answer)
     elif server.model != server.recorded_model:
         body = body.replace(f'"{server.model}"', f'"{server.recorded_model}"')
     return line | {"status": answer.status, "headers": headers, "body": back.renamed(body)}
 
 
-def _body(status: int, body: bytes) -> Any:
-    if status in _BUSY:
-        raise Unusable(f"its status is {status}")
+def _body(answer: Answer) -> Any:
+    if answer.status in _BUSY:
+        raise Unusable(f"its status is {answer.status}")
     try:
-        return msgspec.json.decode(body)
+        return answer.json()
     except msgspec.DecodeError:
-        raise Unusable(f"status {status}, and no JSON: {body[:100]!r}") from None
+        raise Unusable(f"status {answer.status}, and no JSON: {answer.body[:100]!r}") from None
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import fake
 import pytest
@@ -58,3 +59,60 @@ def test_a_line_of_another_recorder_is_compared_with(tmp_path: Path) -> None:
     assert second.known["toy/a"].digest == "1"
     assert second.add({"id": "toy/b"})
     assert not first.add({"id": "toy/b"})
+
+
+class Garbled(fake.Fake):
+    """Answers with a 200, and what it was given to the calls of one route. A stream's calls are a route."""
+
+    def __init__(self, route: str, garbage: Any) -> None:
+        super().__init__()
+        self._route = route
+        self._garbage = garbage
+
+    def _answer(self, path: str, body: fake.Json) -> tuple[int, Any]:
+        route = "stream" if body and "generate_chunk" in body else path.rpartition("/")[2]
+        if route == self._route and body:
+            return 200, self._garbage
+        return super()._answer(path, body)
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+GARBAGE = [
+    *(("render", value) for value in ({}, None, [], [{"token_ids": [1]}], "x", 3, {"token_ids": "x"})),
+    *(("render", value) for value in ({"status": 400}, nested(900))),
+    *(("derender", value) for value in ({}, None, [], "x", {"choices": []}, {"choices": None})),
+    ("derender", {"choices": [{"index": 0, "message": None}]}),
+    ("derender", nested(900)),
+    *(("stream", value) for value in ({}, None, [], "x", nested(900))),
+    *(("stream", {"stream_state": state}) for state in (None, 1)),
+    *(("stream", {"stream_state": 1, "chunk": chunk}) for chunk in ({}, "x", {"choices": [{"index": []}]})),
+    ("stream", {"stream_state": 1, "chunk": {"choices": [{"index": 0, "delta": {"tool_calls": [{}]}}]}}),
+    *(("stream", {"stream_state": 1, "events": events}) for events in ([], [{"type": "message_start"}])),
+]
+
+
+@pytest.mark.parametrize(("route", "garbage"), GARBAGE)
+def test_what_is_no_answer_is_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], route: str, garbage: Any
+) -> None:
+    """It is said, the other cases are recorded, and this one when it is answered."""
+    golden = fake.write(tmp_path / "golden", [PAIRS[0], PAIRS[-1]])
+    status, file = recorded(golden, tmp_path, Garbled(route, garbage), "--server", "toy")
+    assert status == 1
+    said = capsys.readouterr()
+    assert said.out.startswith(f"not kept: {PAIRS[0][0]['id']}: ")
+    assert said.err == ""
+    assert list(lines(file)) == ["toy/tokens"]
+    assert recorded(golden, tmp_path, fake.Fake())[0] == 0
+    before = file.read_bytes()
+    assert recorded(golden, tmp_path, Garbled(route, garbage), "--server", "toy")[0] == 1
+    assert "1 as they were, 0 answered otherwise now and left so, 0 not for this server, 1 not kept" in (
+        capsys.readouterr().out
+    )
+    assert file.read_bytes() == before

@@ -9,6 +9,7 @@ from typing import Any
 
 import fake
 import jsonschema
+import msgspec
 import pytest
 
 from hatch_build import pack
@@ -92,7 +93,8 @@ def test_a_reference_that_was_recorded_beside_an_engine(tmp_path: Path) -> None:
     case, line = fake.record("hello there", digest=DIGEST)
     golden = fake.write(tmp_path / "golden", [(case, line)])
     _, file = recorded(golden, tmp_path, fake.Fake())
-    beside = lines(file)[case["id"]] | {"batch": {"choices": []}, "stream": []}
+    other = json.loads(json.dumps(line).replace("hello", "other"))
+    beside = lines(file)[case["id"]] | {"batch": other["batch"], "stream": other["stream"]}
     beside["generate"] = beside["generate"] | {"request_id": "another"}
     file.write_text(json.dumps(beside) + "\n")
     assert recorded(golden, tmp_path, fake.Fake())[0] == 0
@@ -160,6 +162,58 @@ def test_what_is_no_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert "no reference 'nobody': vllm-0.33.0, or a folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main.main(["record", "--url", "http://h", "--name", "../elsewhere"])
+
+
+CHOICE = {"index": 0, "delta": {}}
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "no object": ([], "Expected `object`"),
+    "nested too deeply": (msgspec.Raw(b'{"id":"a","body":' + b"[" * 100_000), ""),
+    "an unfinished line": (msgspec.Raw(b'{"id":"a'), "truncated"),
+    "status": ({"status": "x"}, "`$.status`"),
+    "a rendered number": ({"render": 3}, "`$.render`"),
+    "a render without tokens": ({"render": {"status": 400}}, "render: no token_ids"),
+    "an error that is text": ({"status": 400, "render": "x"}, "`$.render`"),
+    "generate": ({"generate": "x"}, "`$.generate`"),
+    "generated nothing": ({"generate": {"request_id": "a", "choices": []}}, "`$.generate.choices`"),
+    "no body": ({"derender_batch": {}}, "missing required field `status` - at `$.derender_batch`"),
+    "no answer": ({"derender_batch": {"status": 200, "body": {}}}, "no answer: {}"),
+    "a choice of text": ({"derender_batch": {"status": 200, "body": {"choices": ["x"]}}}, "body.choices[0]`"),
+    "no choices": ({"batch": {"choices": None}}, "`$.batch.choices`"),
+    "no message": ({"batch": {"choices": [{"index": 0, "message": None}]}}, "`$.batch.choices[0].message`"),
+    "no chunks": ({"derender_stream": {"status": 200}}, "missing required field `chunks`"),
+    "an empty stream": ({"derender_stream": {"status": 200, "chunks": []}}, "`$.derender_stream.chunks`"),
+    "an empty error": ({"derender_stream": {"status": 400, "chunks": []}}, "`$.derender_stream.chunks`"),
+    "an empty chunk": (
+        {"derender_stream": {"status": 200, "chunks": [{"chunk": {}}]}},
+        "chunk 0: no 'choices'",
+    ),
+    "a delta": ({"stream": [{"choices": [CHOICE | {"delta": {"content": 5}}]}]}, "delta.content`"),
+    "an event": ({"stream": [{"type": "message_start"}]}, "chunk 0: no 'message'"),
+    "usage": ({"stream": [{"choices": [], "usage": 3}]}, "usage`"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Every command says which it is."""
+    golden = fake.write(tmp_path / "golden", PAIRS)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    line, said = MALFORMED[name]
+    good = msgspec.json.encode(PAIRS[0][1])
+    bad = {"id": PAIRS[1][0]["id"], **line} if isinstance(line, dict) else line
+    (folder / "toy.jsonl").write_bytes(good + b"\n" + msgspec.json.encode(bad) + b"\n")
+    into = ["--name", "mine", "--into", str(tmp_path)]
+    with fake.serving(fake.Fake()) as url:
+        for command in (
+            ["diff", "vllm-0.33.0", str(folder)],
+            ["record", "--url", url, *into],
+            ["--url", url, "--reference", str(folder)],
+        ):
+            assert main.main([*command, "--cases", str(golden)]) == 2
+            error = capsys.readouterr().err
+            assert f"{folder / 'toy.jsonl'}:2: " in error
+            assert said in error
 
 
 def test_what_changed_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
