@@ -13,13 +13,16 @@ from renderd.conformance.checks import (
     Judge,
     Server,
     absent,
+    brief,
     check_http,
     check_render,
+    failed,
     http_answer,
 )
 from renderd.conformance.client import Answer
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
+from renderd.conformance.reading import reading
 
 NOTHING = Divergences([])
 """No difference between two live servers is declared."""
@@ -30,35 +33,64 @@ def check(server: Server, other: Server, case: Case, recording: Recording) -> di
     witness = Recording(id=case.id, prompt_token_ids=recording.prompt_token_ids)
     # In the answers of the other server the model has the other server's name.
     judged = Server(server.client, server.model, other.model, server.engine, server.equivalents)
-    if case.api == "http":
-        answer = http_answer(other, case)
-        witness.status, witness.body = answer.status, _body(answer)
-        kept = answer.headers.get("content-type")
-        witness.headers = {"content-type": kept} if kept else {}
-        lacking = _lacking(server, other, case.request["path"], case.request["method"], answer.status)
-        if lacking:
-            return {"http": [lacking]}
-        return {"http": list(check_http(server, Judge(NOTHING, case, witness, judged), case, witness))}
-
     found: dict[str, list[Finding]] = {}
+    if case.api == "http":
+        with reading(other.client, found, "http"):
+            answer = http_answer(other, case)
+            witness.status, witness.body = answer.status, _body(answer)
+            kept = answer.headers.get("content-type")
+            witness.headers = {"content-type": kept} if kept else {}
+            witness.view("http")
+            with reading(server.client, found, "http"):
+                lacking = _lacking(server, other, case.request["path"], case.request["method"], answer.status)
+                judge = Judge(NOTHING, case, witness, judged)
+                found["http"] = [lacking] if lacking else list(check_http(server, judge, case, witness))
+        return found
+
     path = f"/v1/{ROUTES[case.api]}/render"
-    missing = _lacking(server, other, path)
-    if missing:
-        found["render"] = [missing]
-    else:
-        answer = other.client.post(path, other.renamed(case.request))
-        witness.status, witness.render = answer.status, _body(answer)
-        found["render"] = list(check_render(server, Judge(NOTHING, case, witness, judged), case))
+    with reading(other.client, found, "render"):
+        missing = _lacking(server, other, path)
+        if missing:
+            found["render"] = [missing]
+        else:
+            answer = other.client.post(path, other.renamed(case.request))
+            witness.status, witness.render = answer.status, _body(answer)
+            found["render"] = _comparable(other, path, witness.view("render"))
+            with reading(server.client, found, "render"):
+                found["render"] += check_render(server, Judge(NOTHING, case, witness, judged), case)
     if recording.generate is None:
         return found
-    missing = _lacking(server, other, f"/v1/{ROUTES[case.api]}/derender")
-    if missing:
-        return found | {"batch": [missing]}
-    witness.generate, witness.generate_sse = recording.generate, recording.generate_sse
-    asked = Derendering(other, Judge(NOTHING, case, witness), case, witness)
-    witness.derender_batch, witness.derender_stream = asked.answers()
-    judge = Judge(NOTHING, case, witness, judged)
-    return found | Derendering(server, judge, case, witness).run_once()
+    path = f"/v1/{ROUTES[case.api]}/derender"
+    with reading(other.client, found, "batch"):
+        missing = _lacking(server, other, path)
+        if missing:
+            return found | {"batch": [missing]}
+        witness.generate, witness.generate_sse = recording.generate, recording.generate_sse
+        asked = Derendering(other, Judge(NOTHING, case, witness), case, witness)
+        witness.derender_batch, witness.derender_stream = asked.answers()
+        found["batch"] = _comparable(other, path, witness.view("batch"))
+        if witness.derender_stream is not None:
+            found["coupled"] = _comparable(other, f"{path}, streamed,", witness.view("stream"))
+        judge = Judge(NOTHING, case, witness, judged)
+        for name, findings in Derendering(server, judge, case, witness).run_once().items():
+            found.setdefault(name, []).extend(findings)
+    return found
+
+
+def _comparable(other: Server, path: str, view: Any) -> list[Finding]:
+    """Why an answer says nothing that another could be compared with: to be alike is not to be right then."""
+    lists = ("token_ids",) if path.endswith("/render") else ("choices", "content", "output")
+    parts = view if isinstance(view, list) else [view]
+    for part in parts:
+        if not isinstance(part, dict):
+            break
+        some = part.get("choices") != [] and any(isinstance(part.get(key), list) for key in lists)
+        if not failed(part) and not some:
+            break
+    else:
+        if parts:
+            return []
+    return [Finding(f"nothing to compare with: {path} of {other.client.url} answers {brief(view)}")]
 
 
 def _lacking(

@@ -22,6 +22,7 @@ from renderd.conformance.divergences import Divergences
 from renderd.conformance.fitting import UNFIT_LIMIT, Fit, fits_folder, fitting
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import (
+    Interrupted,
     Result,
     ServerError,
     replay,
@@ -75,26 +76,35 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     servers: list[str] = []
     results: list[Result] = []
     compared = golden.reference
-    if arguments.invariants:
-        compared = "itself"
-        name = served_model(client)
-        replica = None
-        if arguments.replica:
-            elsewhere = Client(arguments.replica, key=arguments.api_key)
-            replica = Server(elsewhere, served_model(elsewhere), name)
-        results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
-    else:
-        servers = [arguments.server] if arguments.server else fitting(golden, client, divergences, told)
-        for server in servers:
-            if server not in golden.servers:
-                raise ServerError(f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}")
-            check = None
-            if arguments.against:
-                compared = arguments.against
-                other = Client(arguments.against, key=arguments.api_key)
-                other_server = server_under_test(other, golden, server)
-                check = partial(_against, other_server)
-            results += replay(client, golden, divergences, server, wanted, told, check)
+    ended = ""
+    try:
+        if arguments.invariants:
+            compared = "itself"
+            name = served_model(client)
+            replica = None
+            if arguments.replica:
+                elsewhere = Client(arguments.replica, key=arguments.api_key)
+                replica = Server(elsewhere, served_model(elsewhere), name)
+            results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
+        else:
+            servers = [arguments.server] if arguments.server else fitting(golden, client, divergences, told)
+            for server in servers:
+                if server not in golden.servers:
+                    raise ServerError(
+                        f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}"
+                    )
+                check = None
+                if arguments.against:
+                    compared = arguments.against
+                    other = Client(arguments.against, key=arguments.api_key)
+                    other_server = server_under_test(other, golden, server)
+                    check = partial(_against, other_server)
+                results += replay(client, golden, divergences, server, wanted, told, check)
+    except Interrupted as interrupted:
+        results += interrupted.results
+        if not results:
+            raise
+        ended = str(interrupted)
     told.end()
     if patterns and not results:
         whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
@@ -108,13 +118,16 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     asked_of = f"{', '.join(servers) or 'invariants'}: {report.summary(results)}"
     print(f"{arguments.url} against {compared}, {asked_of}")
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
-    if servers and lacking:
+    if servers and lacking and not ended:
         print(f"{lacking} further cases are not in {golden.reference}")
     if arguments.report:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         run = documents.Run(arguments.url, _version(client), compared, servers, at)
         for path in arguments.report:
             documents.write(path, run, results)
+    if ended:
+        print(f"renderd conformance: ended before all was asked: {ended}", file=sys.stderr)
+        return 2
     if arguments.invariants and invariants.lacks_derender(results):
         print(f"{arguments.url} has no {invariants.DERENDER}: nothing of it was checked")
         return 1
@@ -129,10 +142,10 @@ def _against(other: Server, server: Server, case: Case, recording: Recording) ->
 
 def _version(client: Client) -> Any:
     """What /version says, None where it says nothing that is JSON."""
-    answer = client.get("/version")
     try:
+        answer = client.get("/version")
         return answer.json() if answer.status == 200 else None
-    except msgspec.DecodeError:
+    except (OSError, msgspec.DecodeError):
         return None
 
 

@@ -125,3 +125,21 @@ def test_a_malformed_answer_fails_its_case(
     said = capsys.readouterr()
     assert "toy: 3 cases: 3 fail" in said.out
     assert outcomes(tmp_path) == {"fail"}
+
+
+@pytest.mark.parametrize("route", [RENDER, DERENDER, STREAM])
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("whose", ["--url", "--against", "both"])
+def test_a_malformed_answer_of_one_of_two_servers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], route: str, name: str, whose: str
+) -> None:
+    golden = fake.write(tmp_path / "golden", PAIRS[:1])
+    bodies = {route: BODIES[name]}
+    with (
+        serving(fake.Fake(), {} if whose == "--against" else bodies) as url,
+        serving(fake.Fake(), {} if whose == "--url" else bodies) as other,
+    ):
+        arguments = ["--url", url, "--against", other, "--cases", str(golden), "--server", "toy"]
+        assert main.main([*arguments, *reports(tmp_path)]) == 1
+    assert "toy: 1 cases: 1 fail" in capsys.readouterr().out
+    assert outcomes(tmp_path) == {"fail"}
