@@ -124,6 +124,7 @@ class Comparison:
     Attributes:
         results: of the cases that both have: what is otherwise in the second is a failure.
         alone: how many cases the first, and the second, has alone.
+        apart: how many both have, but no answer of the same route.
     """
 
     def __init__(self, before: Golden, after: Golden, servers: Sequence[str]) -> None:
@@ -131,6 +132,7 @@ class Comparison:
         self.servers: list[str] = []
         self.results: list[Result] = []
         self.alone = [0, 0]
+        self.apart = 0
         equivalents = Equivalents.load(before.folder)
         for server in servers:
             engine = before.servers[server].get("kind") == "engine"
@@ -142,7 +144,9 @@ class Comparison:
                 self.alone[side] += sum(case.id in recorded for case in cases) - len(both)
             for case in both:
                 found = changes(case, theirs[case.id], ours[case.id], engine, equivalents)
-                self.results.append(Result(case, found, family))
+                if found:
+                    self.results.append(Result(case, found, family))
+                self.apart += not found
         self.counts = kinds.count(self.results)
 
     def differing(self) -> int:
@@ -163,7 +167,8 @@ class Comparison:
         """One line: `a -> b: 20 cases in both, 3 differ; 2 in a alone`."""
         alone = [f"{n} in {name} alone" for n, name in zip(self.alone, self.names, strict=True) if n]
         differ = f"{len(self.results)} cases in both, {self.differing()} differ"
-        return f"{' -> '.join(self.names)}: {'; '.join([differ, *alone])}"
+        apart = [f"{self.apart} of which nothing can be compared"] if self.apart else []
+        return f"{' -> '.join(self.names)}: {'; '.join([differ, *apart, *alone])}"
 
     def text(self) -> str:
         """Every kind for people in a terminal: how many cases of which family, and one example."""
@@ -207,7 +212,7 @@ def main(argv: Sequence[str]) -> int:
             raise ValueError(f"no configuration {unknown[0]!r} in servers.toml")
         compared = Comparison(before, after, arguments.server or list(before.servers))
         if not compared.results:
-            raise ValueError(f"{before.reference} and {after.reference} have no case in common")
+            raise ValueError(f"{before.reference} and {after.reference} have no answer to the same case")
         at = datetime.now(UTC).isoformat(timespec="seconds")
         run = documents.Run(after.reference, None, before.reference, compared.servers, at)
         print(compared.markdown() if arguments.markdown else compared.text())

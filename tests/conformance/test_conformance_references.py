@@ -247,6 +247,21 @@ def test_what_changed_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert compare(own, shorter)[0] == 2
 
 
+def test_lines_with_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are not alike."""
+    golden = fake.write(tmp_path / "golden", PAIRS[:2])
+    _, file = recorded(golden, tmp_path, fake.Fake())
+    first, second = file.read_text().splitlines()
+    bare = json.dumps({"id": json.loads(second)["id"], "digest": DIGEST})
+    compare = ["diff", "vllm-0.33.0", str(file.parent), "--cases", str(golden)]
+    file.write_text(f"{first}\n{bare}\n")
+    assert main.main(compare) == 0
+    assert "1 cases in both, 0 differ; 1 of which nothing can be compared\n" in capsys.readouterr().out
+    file.write_text(f"{bare}\n")
+    assert main.main(compare) == 2
+    assert "have no answer to the same case" in capsys.readouterr().err
+
+
 def changed(before: fake.Json, after: fake.Json) -> list[str]:
     case = Case(id="a/b", server="a", api="chat", request={"n": "x"})
     return differing(case, Recording(id="a/b", **before), Recording(id="a/b", **after))
