@@ -23,10 +23,13 @@ import msgspec
 from renderd.conformance import chunking
 from renderd.conformance.cases import Case, Golden, Json, Recording
 from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, failed, parsed
+from renderd.conformance.client import Gone
 from renderd.conformance.derendering import Derendering, StreamRefused
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.formats import assembly, is_answer
-from renderd.conformance.runner import Progress, Result, ServerError, quiet
+from renderd.conformance.malformed import Unreadable
+from renderd.conformance.reading import reading
+from renderd.conformance.runner import Interrupted, Progress, Result, ServerError, quiet
 
 LONG = 1500
 """Tokens of the long answer."""
@@ -42,6 +45,8 @@ PROSE = (
 _GREETING = {"role": "user", "content": "Tell me about the harbour."}
 DERENDER = f"/v1/{ROUTES['chat']}/derender"
 RENDER = f"/v1/{ROUTES['chat']}/render"
+TOKENIZERS = ("/tokenize", f"/v1/{ROUTES['completion']}/render")
+"""Routes that say the tokens of a text."""
 
 
 def check(
@@ -51,13 +56,24 @@ def check(
     wanted: Callable[[Case], bool] = lambda case: True,
     progress: Progress = quiet,
 ) -> list[Result]:
-    """All of it. Raises OSError, and ServerError where the server tokenizes nothing."""
+    """All of it. Raises ServerError where the server tokenizes nothing, Interrupted when it is gone."""
     cases = [case for case in [*_special(), *_texts(golden)] if wanted(case)]
-    results = []
+    results: list[Result] = []
     for done, case in enumerate(cases):
         progress(done, len(cases), case.id)
-        results.append(Result(case, _check(server, replica, case), case.server))
+        found: dict[str, list[Finding]] = {}
+        try:
+            with reading(server.client, found, _CHECKS.get(case.api, "stream")):
+                for name, findings in _check(server, replica, case):
+                    found.setdefault(name, []).extend(findings)
+        except Gone as gone:
+            raise Interrupted(results, str(gone)) from gone
+        results.append(Result(case, found, case.server))
     return results
+
+
+_CHECKS = {"errors": "errors", "linear": "linear", "eager": "eager"}
+"""What is said to have found an answer that cannot be read, by `api` of a case."""
 
 
 def _special() -> Iterator[Case]:
@@ -113,37 +129,42 @@ def _texts(golden: Golden) -> Iterator[Case]:
             yield Case(name, family, "chat", request, case.output, about=case.id, areas=["chunking"])
 
 
-def _check(server: Server, replica: Server | None, case: Case) -> dict[str, list[Finding]]:
+def _check(server: Server, replica: Server | None, case: Case) -> Iterator[tuple[str, Iterable[Finding]]]:
+    """Checks, each with what it finds."""
     if case.api == "errors":
-        return {"errors": list(_errors(server, case))}
+        yield "errors", _errors(server, case)
+        return
     if not server.offers(DERENDER):
-        return {"stream": [absent("POST", DERENDER)]}
+        yield "stream", [absent("POST", DERENDER)]
+        return
     if case.api == "linear":
-        return {"linear": list(_linear(server, case))}
+        yield "linear", _linear(server, case)
+        return
     if case.api == "eager":
-        return {"eager": list(_eager(server, case))}
+        yield "eager", _eager(server, case)
+        return
     derendering = _derendering(server, case, case.text(0))
     whole = derendering.whole()
     if failed(whole) and whole["status"] == 400 and case.request.pop("tools", None):
         derendering = _derendering(server, case, case.text(0))  # there may be no parser for calls
         whole = derendering.whole()
     if not is_answer(whole):  # a stream that fails as well would be equal to it
-        return {"stream": [Finding(f"no answer to tokens of the server's own: {brief(whole)}")]}
+        yield "stream", [Finding(f"no answer to tokens of the server's own: {brief(whole)}")]
+        return
     # With nothing recorded two checks compare nothing; what the first finds besides is kept.
-    found = {
-        name: findings
-        for name, findings in derendering.run().items()
-        if findings or name not in ("batch", "coupled")
-    }
+    for name, findings in derendering.run().items():
+        if findings or name not in ("batch", "coupled"):
+            yield name, findings
     if replica is not None:
-        found["hop"] = derendering.run_hops(replica)
-    return found
+        yield "hop", derendering.run_hops(replica)
 
 
 def _derendering(server: Server, case: Case, text: str) -> Derendering:
     ids = server.ids(text)
     prompt = server.ids(str(case.request["messages"][-1]["content"]))
     if ids is None or prompt is None:
+        if any(server.offers(path) for path in TOKENIZERS):
+            raise Unreadable(f"{server.client.url} does not say the tokens of a text")
         raise ServerError(f"{server.client.url} has no route that says the tokens of a text")
     recording = Recording(case.id, prompt_token_ids=prompt or ids[:1], generate=_generate(ids))
     events = [*chunking.events(_generate(ids), 0, 1), chunking.usage_event(_generate(ids))]
@@ -158,7 +179,10 @@ def _generate(ids: list[int]) -> Json:
 
 
 def _said(answer: Any) -> str:
-    """Reasoning and content of a batch or streamed answer, as one text without what ends in white space."""
+    """Reasoning and content of a batch or streamed answer, as one text without what ends in white space.
+    None as long as no chunk has a choice."""
+    if not answer["choices"]:
+        return ""
     message = answer["choices"][0]["message"]
     return ((message.get("reasoning") or "") + (message.get("content") or "")).rstrip()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import fake
 import pytest
 
-from renderd.conformance import main
+from renderd.conformance import invariants, main
 
 PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
 RENDER, DERENDER = "/v1/chat/completions/render", "/v1/chat/completions/derender"
@@ -53,6 +53,11 @@ BODIES = {
     "number-type": b'{"stream_state":1,"events":[{"type":3}]}',
     "closed": CLOSED,
 }
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invariants, "LONG", 100)
 
 
 @contextmanager
@@ -143,3 +148,15 @@ def test_a_malformed_answer_of_one_of_two_servers(
         assert main.main([*arguments, *reports(tmp_path)]) == 1
     assert "toy: 1 cases: 1 fail" in capsys.readouterr().out
     assert outcomes(tmp_path) == {"fail"}
+
+
+@pytest.mark.parametrize("route", ["/tokenize", RENDER, DERENDER, STREAM])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_malformed_answer_breaks_an_invariant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], route: str, name: str
+) -> None:
+    golden = fake.write(tmp_path / "golden", PAIRS[:1])
+    with serving(fake.Fake(), {route: BODIES[name]}) as url:
+        assert main.main(["--url", url, "--invariants", "--cases", str(golden), *reports(tmp_path)]) == 1
+    assert "against itself, invariants: 15 cases: " in capsys.readouterr().out
+    assert "fail" in outcomes(tmp_path)
