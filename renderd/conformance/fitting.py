@@ -28,7 +28,7 @@ SAMPLE = 10
 """Cases of a configuration that are tried."""
 
 ENOUGH = 0.8
-"""The part of them that has to be right. A server with a fault or two is still what it is."""
+"""The part of their prompts that has to be right. A server with a fault or two is still what it is."""
 
 UNFIT_LIMIT = 0.05
 """The part of a configuration's cases that may be for another tokenizer."""
@@ -47,24 +47,30 @@ RIGHTS = {
 Pair = tuple[Case, Recording]
 
 
-class Fit(msgspec.Struct, frozen=True):
+class Fit(msgspec.Struct):
     """How many of the cases of a configuration that were tried came out right.
 
-    `near`: had at least the recorded prompt and message, whatever the sampling parameters are written like.
+    Attributes:
+        right: were rendered as recorded. Of a model's folder: outputs with the recorded ids.
+        prompts: had at least the recorded prompt, whatever the sampling parameters are written like.
+        derendered, said: how many derender was asked, and how many have the recorded answer. What a server
+            counts or calls by chance is no part of it.
     """
 
     server: str
     tried: int
-    right: int
-    near: int = 0
+    right: int = 0
+    prompts: int = 0
+    derendered: int = 0
+    said: int = 0
 
     @property
     def good(self) -> bool:
         return self.tried > 0 and self.right >= ENOUGH * self.tried
 
     @property
-    def close(self) -> bool:
-        return self.tried > 0 and self.near >= ENOUGH * self.tried
+    def prompted(self) -> bool:
+        return self.tried > 0 and self.prompts >= ENOUGH * self.tried
 
 
 def fits(
@@ -88,44 +94,85 @@ def fits(
         model = str(golden.servers[name]["model"])
         sample = [] if model in strange else _sample(golden, name)
         server = server_under_test(client, golden, name)
-        right = near = 0
+        fit = Fit(name, len(sample))
         for case, recording in sample:
             if other_tokens(server, case, recording):
                 strange.add(model)
+                fit = Fit(name, len(sample))
                 break
-            is_right, is_near = _tried(server, Judge(divergences, case, recording, server), case, recording)
-            right, near = right + is_right, near + is_near
-        if model in strange:
-            right = near = 0
-        found.append(Fit(name, len(sample), right, near))
+            _try(server, Judge(divergences, case, recording, server), case, recording, fit)
+        found.append(fit)
     return found
 
 
 def fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
-    """The configurations whose cases fit; else those with the same prompts and messages, and a word about it.
+    """The configurations that a server is: prompts and token ids decide, and where these are the same for
+    several, what else it answers.
 
-    ServerError when there is none, with what comes nearest.
+    What is left out though its prompts fit is told on stderr. ServerError when nothing fits.
     """
     found = fits(client, golden, divergences, progress)
-    good = [fit.server for fit in found if fit.good] or [fit.server for fit in found if fit.close]
-    if good and not any(fit.good for fit in found):
-        print(
-            "No configuration is answered alike. Of these the prompts and messages are the recorded ones:",
-            *(f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in good),
-            sep="\n",
-            file=sys.stderr,
-        )
-    if not good:
-        nearest = max(found, key=lambda fit: fit.right / max(1, fit.tried), default=None)
-        if nearest is None or not nearest.right:
+    groups = [group for group in _groups(golden, found) if any(fit.prompted for fit in group)]
+    if not groups:
+        nearest = max(found, key=lambda fit: fit.prompts / max(1, fit.tried), default=None)
+        if nearest is None or not nearest.prompts:
             raise ServerError(f"no configuration in servers.toml fits {client.url}: another model, or flags")
         flags = shlex.join(golden.servers[nearest.server]["flags"])
         raise ServerError(
-            f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.right} of "
-            f"{nearest.tried} cases, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
+            f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.prompts} of "
+            f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
             f"--server {nearest.server} replays it all the same"
         )
-    return good
+    chosen = {fit.server for group in _chosen(golden, groups) for fit in group}
+    names = [fit.server for fit in found if fit.server in chosen]
+    answered = [fit for fit in found if fit.server in chosen and fit.derendered]
+    how = "" if any(fit.good for fit in found) else "rendered"
+    if not how and answered and not any(_speaks([fit]) for fit in answered):
+        how = "derendered"
+    if how:
+        _tell(golden, names, f"No configuration is {how} alike. Of these the prompts are the recorded ones:")
+    left = [fit.server for group in groups for fit in group if fit.server not in chosen]
+    if left:
+        _tell(golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
+    return names
+
+
+def _chosen(golden: Golden, groups: Sequence[list[Fit]]) -> list[list[Fit]]:
+    """Of groups with the right prompts those that a server may be, by what else it answers."""
+    good = [group for group in groups if any(fit.good for fit in group)] or groups
+    chosen = []
+    for group in good:
+        others = [other for other in good if _model(golden, other) == _model(golden, group)]
+        # Without one that derenders alike it may be any of them, and one that was not asked is not another.
+        asked = any(fit.derendered for fit in group)
+        if not asked or _speaks(group) or not any(map(_speaks, others)):
+            chosen.append(group)
+    return chosen
+
+
+def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
+    """Configurations by model and flags: a server is all of a group or none, whatever its faults in one."""
+    found: dict[str, list[Fit]] = {}
+    for fit in fits:
+        table = golden.servers[fit.server]
+        same = repr((table["model"], sorted(table["flags"]), table.get("env")))
+        found.setdefault(same, []).append(fit)
+    return list(found.values())
+
+
+def _model(golden: Golden, group: Sequence[Fit]) -> str:
+    return str(golden.servers[group[0].server]["model"])
+
+
+def _speaks(group: Sequence[Fit]) -> bool:
+    """Whether the derender route answers as recorded, as far as one can see."""
+    asked = sum(fit.derendered for fit in group)
+    return asked > 0 and sum(fit.said for fit in group) >= ENOUGH * asked
+
+
+def _tell(golden: Golden, names: Sequence[str], what: str) -> None:
+    started = (f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in names)
+    print(what, *started, sep="\n", file=sys.stderr)
 
 
 def _rights(client: Client) -> dict[str, bool]:
@@ -138,22 +185,28 @@ def _rights(client: Client) -> dict[str, bool]:
     return found
 
 
-def _tried(server: Server, judge: Judge, case: Case, recording: Recording) -> tuple[bool, bool]:
-    """Whether a case came out right, or nearly: see Fit. Not where nothing could be asked."""
+def _try(server: Server, judge: Judge, case: Case, recording: Recording, fit: Fit) -> None:
+    """Count a case in, see Fit. Not where nothing could be asked."""
     if case.api == "http":
         right = all(map(_fine, check_http(server, judge, case, recording)))
-        return right, right
+        fit.right, fit.prompts = fit.right + right, fit.prompts + right
+        return
     rendered = list(check_render(server, judge, case))
     derendered: dict[str, list[Finding]] = {}
     if recording.generate is not None:
         derendered = Derendering(server, judge, case, recording).run_batch()
-    if any(finding.aside == "absent" for finding in rendered) and not derendered:
-        return False, False
-    right = all(_fine(one) for found in derendered.values() for one in found)
-    right = right and all(_fine(one) or one.aside == "absent" for one in rendered)
-    # What a server counts or calls by chance is no part of the message.
-    said = all(_fine(one) or one.path[:1] == ("usage",) for one in derendered.get("batch", ()))
-    return right, right or (said and _same_prompt(server, case, recording))
+    said = bool(derendered) and all(
+        _fine(one) or one.path[:1] == ("usage",) for one in derendered.get("batch", ())
+    )
+    fit.derendered += bool(derendered)
+    fit.said += said
+    if any(finding.aside == "absent" for finding in rendered):
+        # Then nothing but the tokenizer's ids, or derender's answers, says what it is.
+        right = same = said or (bool(derendered) and server.ids("a") is not None)
+    else:
+        right = all(map(_fine, rendered))
+        same = right or _same_prompt(server, case, recording)
+    fit.right, fit.prompts = fit.right + right, fit.prompts + same
 
 
 def _fine(finding: Finding) -> bool:
@@ -162,8 +215,6 @@ def _fine(finding: Finding) -> bool:
 
 def _same_prompt(server: Server, case: Case, recording: Recording) -> bool:
     path = f"/v1/{ROUTES[case.api]}/render"
-    if not server.offers(path):
-        return True
     answer = server.client.post(path, server.renamed(case.request))
     try:
         body = answer.json()

@@ -94,26 +94,84 @@ def test_a_server_under_another_name(tmp_path: Path) -> None:
     assert outcomes(run(folder, fake.Fake())) == ["pass"] * 3
 
 
-@pytest.mark.parametrize(("fault", "failed"), [("always_max_tokens", "3"), ("random_ids", "1 pass, 2")])
-def test_a_server_that_samples_or_counts_otherwise_is_replayed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str, failed: str
+@pytest.mark.parametrize(
+    ("fault", "failed", "said"),
+    [
+        ("always_max_tokens", "3", "rendered"),
+        ("drops_last_character", "3", "derendered"),
+        ("no_derender", "3", "derendered"),
+        ("random_ids", "1 pass, 2", ""),
+    ],
+)
+def test_a_server_with_faults_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str, failed: str, said: str
 ) -> None:
     folder = fake.write(tmp_path, PAIRS)
-    with fake.serving(fake.Fake(fault)) as url:
+    with fake.serving(Broken() if fault == "no_derender" else fake.Fake(fault)) as url:
         assert main.main(["--url", url, "--cases", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert f"toy: 3 cases: {failed} fail" in out
-    assert "messages are the recorded ones:\n  toy, started with --served-model-name toy-model" in err
+    sentence = (
+        f"No configuration is {said} alike. Of these the prompts are the recorded ones:\n  toy, started with"
+    )
+    assert (sentence in err) == bool(said)
+
+
+class Broken(fake.Fake):
+    """Its derender answers 500 to everything."""
+
+    def batch(self, body: fake.Json) -> tuple[int, fake.Json]:
+        return 500, {}
+
+    stream = batch
 
 
 def test_the_nearest_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The fault spoils the outputs with content.
-    folder = fake.write(tmp_path, [fake.record("(f1)"), *PAIRS[1:]])
-    with fake.serving(fake.Fake("drops_last_character")) as url:
-        assert main.main(["--url", url, "--cases", str(folder)]) == 2
+    pairs = [fake.record(text) for text in ("(f1)", "(f2)", "(f3)")]
+    for _, recording in pairs[1:]:
+        recording["prompt_token_ids"] = recording["render"]["token_ids"] = [1, 2]
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(fake.write(tmp_path, pairs))]) == 2
     said = capsys.readouterr().err
-    assert "Nearest is toy: 1 of 3 cases, of which 80% are wanted" in said
+    assert "Nearest is toy: 1 of 3 prompts, of which 80% are wanted" in said
     assert "--served-model-name toy-model. --server toy replays it all the same" in said
+
+
+def test_the_flags_of_one_configuration_are_those_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # "shown" has render cases alone, so it is right whatever derender says. "other" has other parsers.
+    folder = fake.write(tmp_path, PAIRS)
+    shown, other = [fake.record("ab"), fake.record("ba")], [fake.record("(a)"), fake.record("b(f2)")]
+    for case, recording in shown:
+        del case["output"]
+        for key in ("generate", "generate_sse", "batch", "stream"):
+            del recording[key]
+    for _, recording in other:
+        recording["batch"]["choices"][0]["message"] |= {"content": "another", "tool_calls": None}
+    named = f'"--served-model-name", "{fake.MODEL}"'
+    for name, pairs, more in (("shown", shown, ""), ("other", other, ', "--tool-call-parser", "b"')):
+        for where, column in (("cases", 0), ("recorded/vllm-0.33.0", 1)):
+            text = "".join(json.dumps(pair[column]) + "\n" for pair in pairs)
+            (folder / where / f"{name}.jsonl").write_text(text.replace("toy/", f"{name}/"))
+        with (folder / "servers.toml").open("a") as file:
+            file.write(f'[{name}]\nmodel = "toy"\nflags = [{named}{more}]\n')
+
+    def asked(server: fake.Fake) -> tuple[int, str, str]:
+        with fake.serving(server) as url:
+            status = main.main(["--url", url, "--cases", str(folder)])
+        return status, *capsys.readouterr()
+
+    status, out, err = asked(fake.Fake())
+    assert status == 0, out
+    assert "toy, shown: 5 cases: 5 pass" in out
+    assert (
+        "Not replayed, as another configuration's answers are nearer to this server's:\n  other, started"
+        in err
+    )
+    status, out, _ = asked(Broken())
+    assert status == 1
+    assert "toy, shown, other: 7 cases: 2 pass, 5 fail" in out
 
 
 def test_the_folder_of_a_model() -> None:
