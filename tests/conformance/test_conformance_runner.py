@@ -215,7 +215,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "toy: 3 cases: 3 pass" in capsys.readouterr().out
         assert main.main(["--url", url, "--cases", folder, "--case", "hello*", "--server", "toy"]) == 0
         assert "toy: 1 cases: 1 pass" in capsys.readouterr().out
-        assert main.main(["--url", url, "--cases", folder, "--case", "no such case"]) == 1
+        assert main.main(["--url", url, "--cases", folder, "--case", "no such case"]) == 2
         assert main.main(["--url", url, "--cases", folder, "--server", "other"]) == 2
         assert "no configuration 'other'" in capsys.readouterr().err
         assert main.main(["--url", url, "--cases", str(tmp_path / "nowhere")]) == 2
