@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,10 @@ def test_a_rehearsal_that_fails_keeps_no_server_from_serving() -> None:
     with pytest.raises(KeyError):
         broken.renderer.chat(b"", None)
     rehearse(broken, faster.encoder)
+
+
+def saying(reason: str | None) -> Callable[[], str | None]:
+    return lambda: reason
 
 
 def test_health_says_no_until_all_is_ready() -> None:
