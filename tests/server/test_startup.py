@@ -56,7 +56,7 @@ def test_health_says_no_until_all_is_ready() -> None:
     services, _ = load(ServerConfig())
     reasons = {"loading": 503, "draining": 200, None: 200}
     for reason, status in reasons.items():
-        app = create_app(ServerConfig(), replace(services, not_ready=lambda reason=reason: reason), Metrics())
+        app = create_app(ServerConfig(), replace(services, not_ready=saying(reason)), Metrics())
         for path in ("/health", "/ping"):
             assert TestClient(app).get(path).status_code == status
 
