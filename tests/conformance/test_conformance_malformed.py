@@ -160,3 +160,39 @@ def test_a_malformed_answer_breaks_an_invariant(
         assert main.main(["--url", url, "--invariants", "--cases", str(golden), *reports(tmp_path)]) == 1
     assert "against itself, invariants: 15 cases: " in capsys.readouterr().out
     assert "fail" in outcomes(tmp_path)
+
+
+def test_a_server_that_goes_away_leaves_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden = fake.write(tmp_path / "golden", [fake.record("hello"), *(fake.record(c) for c in "abcdef")])
+    bodies: dict[str, bytes] = {}
+
+    def stop(done: int, total: int, name: str) -> None:
+        if done == 2:
+            bodies.update(dict.fromkeys(["/v1/models", "/tokenize", RENDER, DERENDER, STREAM], CLOSED))
+
+    monkeypatch.setattr("renderd.conformance.progress.Told.__call__", lambda self, *told: stop(*told))
+    for mode in (["--server", "toy"], ["--invariants"]):
+        bodies.clear()
+        with serving(fake.Fake(), bodies) as url:
+            assert main.main(["--url", url, "--cases", str(golden), *mode, *reports(tmp_path)]) == 2
+        said = capsys.readouterr()
+        assert "2 pass" in said.out
+        assert "ended before all was asked" in said.err
+        assert "pass" in outcomes(tmp_path)
+
+
+def test_what_a_finding_says_of_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    golden = fake.write(tmp_path / "golden", PAIRS[:1])
+    for route, name, said in (
+        (DERENDER, "null-message", f"POST {DERENDER}: AttributeError"),
+        (STREAM, "list-index", f"POST {DERENDER}: chunk 0: TypeError"),
+        (STREAM, "list", "Expected `object`, got `array`"),
+        (RENDER, "closed", f"POST {RENDER}: Remote end closed"),
+    ):
+        with serving(fake.Fake(), {route: BODIES[name]}) as url:
+            assert main.main(["--url", url, "--cases", str(golden), "--server", "toy"]) == 1
+        out = capsys.readouterr().out
+        assert "FAIL  toy/hello there-stop" in out
+        assert said in out
