@@ -25,6 +25,7 @@ from renderd.conformance.diff import changes
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.fitting import fitting
+from renderd.conformance.formats import is_answer
 from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
@@ -129,7 +130,7 @@ def _answers(server: Server, case: Case, usual: Recording) -> Json | None:
         answered = True
         answer = server.client.post(path, server.renamed(case.request))
         body = back.renamed(_body(answer))
-        if answer.status == 200 and not isinstance(body, list if case.api == "completion" else dict):
+        if answer.status == 200 and not _fits(path, body):
             raise Unusable(f"no answer of its route's form: {excerpt(answer.body)}")
         line |= {"status": answer.status, "render": body}
         if usual.generate is None and answer.status == 200:
@@ -169,7 +170,20 @@ def _http(server: Server, back: Server, case: Case, usual: Recording, line: Json
         body = _body(answer)
     elif server.model != server.recorded_model:
         body = body.replace(f'"{server.model}"', f'"{server.recorded_model}"')
+    if answer.status == 200 and not _fits(path.partition("?")[0], body):
+        raise Unusable(f"no answer of its route's form: {excerpt(answer.body)}")
     return line | {"status": answer.status, "headers": headers, "body": back.renamed(body)}
+
+
+def _fits(path: str, body: Any) -> bool:
+    """Whether the body of a 200 can be one of a render or derender route; of any other anything can."""
+    if path.endswith("/render"):
+        several = path.endswith("/completions/render") and "/chat/" not in path
+        return isinstance(body, list if several else dict) and not Recording("", render=body).fault()
+    if path.endswith("/derender"):
+        streamed = isinstance(body, dict) and any(body.get(key) is not None for key in ("chunk", "events"))
+        return streamed or is_answer(body)
+    return True
 
 
 def _body(answer: Answer) -> Any:

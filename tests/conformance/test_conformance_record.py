@@ -116,3 +116,28 @@ def test_what_is_no_answer_is_not_kept(
         capsys.readouterr().out
     )
     assert file.read_bytes() == before
+
+
+RENDER: fake.Json = {"id": "toy/render", "server": fake.SERVER, "api": "http"}
+RENDER["request"] = {"method": "POST", "path": "/v1/chat/completions/render?a", "json": fake.request()}
+DERENDER: fake.Json = {"id": "toy/derender", "server": fake.SERVER, "api": "http"}
+DERENDER["request"] = {"method": "POST", "path": "/v1/chat/completions/derender", "json": {"a": 1}}
+
+
+@pytest.mark.parametrize("case", [RENDER, DERENDER])
+@pytest.mark.parametrize("garbage", [{}, None, "x", [{}], {"status": 400}])
+def test_nor_is_one_to_a_request_as_it_goes_over_the_wire(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: fake.Json, garbage: Any
+) -> None:
+    name, path = case["id"], case["request"]["path"]
+    line = {"id": name, "digest": "0" * 16, "headers": {"content-type": "application/json"}, "body": {}}
+    golden = fake.write(tmp_path / "golden", [(case, line)])
+
+    class Wired(Garbled):
+        def _answer(self, asked: str, body: fake.Json) -> tuple[int, Any]:
+            return (200, garbage) if asked == path and body else super()._answer(asked, body)
+
+    status, file = recorded(golden, tmp_path, Wired("", None), "--server", "toy")
+    assert status == 1
+    assert f"not kept: {name}: no answer of its route's form" in capsys.readouterr().out
+    assert not file.exists()
