@@ -46,7 +46,8 @@ class Evidence(msgspec.Struct, frozen=True):
     @property
     def choice(self) -> int:
         """Which choice the place belongs to."""
-        return self.path[1] if self.path[:1] == ("choices",) and isinstance(self.path[1], int) else 0
+        place = self.path[1:2] if self.path[:1] == ("choices",) else ()
+        return place[0] if place and isinstance(place[0], int) else 0
 
     @property
     def output(self) -> str:
@@ -133,7 +134,7 @@ def text_misplaced(evidence: Evidence) -> str | None:
     message = _message(evidence)
     if not isinstance(message, dict) or not evidence.ours or evidence.ours is UNKNOWN:
         return "`ours` must be the text that stands elsewhere in the recorded message"
-    others = [message.get(key) for key in ("content", "reasoning") if key != evidence.path[-1]]
+    others = [message.get(key) for key in ("content", "reasoning") if key not in evidence.path[-1:]]
     ours = [text.strip() for text in raw_strings(evidence.ours)]
     if any(ours) and any(all(text in (other or "") for text in ours) for other in others):
         return None

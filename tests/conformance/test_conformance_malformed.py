@@ -196,3 +196,17 @@ def test_what_a_finding_says_of_an_answer(tmp_path: Path, capsys: pytest.Capture
         out = capsys.readouterr().out
         assert "FAIL  toy/hello there-stop" in out
         assert said in out
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_malformed_stream_does_not_hide_which_configuration_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    golden = fake.write(tmp_path / "golden", PAIRS)
+    for route in (STREAM, DERENDER):
+        with serving(fake.Fake(), {route: BODIES[name]}) as url:
+            assert main.main(["--url", url, "--cases", str(golden)]) == 1
+        assert "toy: 3 cases: 3 fail" in capsys.readouterr().out
+    with serving(fake.Fake(), {RENDER: BODIES[name]}) as url:
+        assert main.main(["--url", url, "--cases", str(golden)]) == 2
+    assert "no configuration in servers.toml fits" in capsys.readouterr().err
