@@ -2,8 +2,9 @@
 
 Checks, by name: `batch` (equal to what the coupled server answered), `stream` (every chunking amounts to the
 server's own batch answer), `coupled` (a stream amounts to what the coupled server streamed), `order` (what a
-client may rely on in any stream), `eager` (nothing comes more tokens later than from the coupled server),
-`repeat` (a call made again gives the same bytes) and `hop` (a state that the reference made is taken over).
+client may rely on in any stream, and in any of its chunks), `eager` (nothing comes more tokens later than
+from the coupled server), `repeat` (a call made again gives the same bytes) and `hop` (a state that the
+reference made is taken over).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance import chunking, eagerness
+from renderd.conformance import chunking, eagerness, envelope
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
 from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, parsed
 from renderd.conformance.client import Answer
@@ -223,7 +224,12 @@ class Derendering:
             ours = eagerness.own(events, chunks)
             late = eagerness.late(self._case.id, theirs, ours)
             self._add("eager", [Finding(sentence, declared) for sentence, declared in late])
-        self._judge_stream(made, own, "as the engine streamed it")
+        name = "as the engine streamed it"
+        self._judge_stream(made, own, name)
+        self._judge_envelopes(chunks, name)
+        if self._recording.stream:
+            differing = dict.fromkeys(envelope.differing_usage(self._recording.stream, events, chunks))
+            self._add("coupled", [Finding(sentence) for sentence in differing])
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
         """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
@@ -234,12 +240,13 @@ class Derendering:
         positions = range(len(generate["choices"]))
         events = [event for at in positions for event in chunking.events(generate, at, size)]
         try:
-            made = assembly(self._stream([*events, chunking.usage_event(generate)], call))
+            chunks = self._stream([*events, chunking.usage_event(generate)], call)
         except StreamRefused as refused:
             if own is not UNKNOWN:
                 self._add("stream", [_refusal(name, refused)])
             return
-        self._judge_stream(made, own, name)
+        self._judge_stream(assembly(chunks), own, name)
+        self._judge_envelopes(chunks, name)
 
     def _judge_stream(self, made: Assembler, own: Any, name: str) -> None:
         got = made.answer()
@@ -251,6 +258,12 @@ class Derendering:
             what = f"{show(difference.path)}: batch {brief(difference.want)}, stream {brief(difference.got)}"
             values = (difference.want, difference.got)
             self._add("stream", [Finding(f"{name}: {what}", values=values, path=difference.path)])
+
+    def _judge_envelopes(self, chunks: list[Json], name: str) -> None:
+        generate = self._recording.generate
+        request_id = (generate if self._single else generate[0])["request_id"]
+        sentences = dict.fromkeys(envelope.faults(chunks, self._server.model, request_id))
+        self._add("order", [Finding(f"{name}: {sentence}") for sentence in sentences])
 
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.

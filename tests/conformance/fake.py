@@ -167,6 +167,11 @@ class Fake:
                 }
             )
             state = {"ids": ids, "role": True}
+        for key in ("id", "model", "created", "banana"):
+            if f"chunk_{key}" in self.faults:
+                chunk[key] = "another"
+        if "chunk_usage" in self.faults and chunk["usage"] is not None:
+            chunk["usage"]["completion_tokens_details"] = {"reasoning_tokens": 999}
         if "unsteady" in self.faults:
             chunk["system_fingerprint"] = str(self.calls)
         return 200, {"chunk": chunk, "stream_state": state}
