@@ -17,8 +17,10 @@ from test_conformance_golden import serving
 from renderd.conformance import fitting, invariants, main
 from renderd.conformance.cases import Golden
 from renderd.conformance.client import Client
+from renderd.conformance.compare import differences
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.main import GOLDEN
+from renderd.conformance.rules import stream_rules
 from renderd.conformance.runner import replay
 
 assert isinstance(GOLDEN, Path)
@@ -183,7 +185,8 @@ def test_the_pages_name_what_is_there(page: str, capsys: pytest.CaptureFixture[s
         with pytest.raises(SystemExit):
             main.main([*command, "--help"])
     own = text.partition("<!-- results")[0]  # behind it are flags of other servers
-    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", own)) - {"--max-model-len", "--served-model-name"}
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", own))
+    flags -= {"--max-model-len", "--served-model-name", "--chat-template"}
     helped = capsys.readouterr().out
     assert {flag for flag in flags if flag not in helped} == set()
     linked = re.findall(r"\]\(([^)#:]+)\)", text)
@@ -193,3 +196,17 @@ def test_the_pages_name_what_is_there(page: str, capsys: pytest.CaptureFixture[s
     assert missing - {"golden/cases/"} == set()
     limits = (invariants.LONG, invariants.RATIO, fitting.UNFIT_LIMIT, fitting.SAMPLE)
     assert limits == (1500, 2.0, 0.05, 10)  # the pages say so in words
+
+
+def test_the_worked_example() -> None:
+    page = (GOLDEN.parent / "docs/conformance-format.md").read_text(encoding="utf-8")
+    section = page[page.index("## A worked example") :]
+    golden, name = Golden(GOLDEN), "qwen3-plain/emoji-cut"
+    (case,) = (case for case in golden.cases("qwen3-plain") if case.id == name)
+    recording = golden.recordings("qwen3-plain")[name]
+    assert f"`{name}`" in section
+    assert f"    {json.dumps(case.request)}\n    {json.dumps(recording.prompt_token_ids)} " in section
+    assert recording.generate["request_id"] in section
+    assert len(recording.stream or []) == 4
+    said = json.loads(re.findall(r"```json\n(.*?)```", section, re.DOTALL)[0])
+    assert not any(differences(recording.view("stream"), said, stream_rules(1, False)))
