@@ -18,6 +18,7 @@ from renderd.conformance.compare import (
 from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.divergences import Divergences, Where
 from renderd.conformance.equivalents import Equivalents
+from renderd.conformance.formats import is_answer
 from renderd.conformance.paths import ABSENT, Path, show
 from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
@@ -141,6 +142,10 @@ class Judge:
             return
         if self._server is not None:
             want = self._server.renamed(want)
+        if failed(want) and not failed(got) and not self._is_answer(where, got):
+            what = f"status: recorded {want['status']}, got 200 and no answer: {brief(got)}"
+            yield Finding(what, values=(want["status"], 200), path=("error", "status"))
+            return
         if failed(want) or failed(got):
             where = "error"
             said = (got if failed(got) else want)["message"]
@@ -161,6 +166,18 @@ class Judge:
             else:
                 shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
                 yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values, path=path)
+
+    def _is_answer(self, where: Where, got: Any) -> bool:
+        """Whether something has the form of an answer, where it stands beside an error."""
+        if self._renders(where):
+            prompts = got if isinstance(got, list) else [got]
+            return all(isinstance(one, dict) and _are_ids(one.get("token_ids")) for one in prompts)
+        if where != "http":
+            return is_answer(got)
+        if not self._case.request["path"].endswith("/derender"):
+            return isinstance(got, dict | list) and bool(got)
+        streamed = isinstance(got, dict) and "stream_state" in got
+        return is_answer(got.get("chunk")) or bool(got.get("events")) if streamed else is_answer(got)
 
     def _renders(self, where: Where) -> bool:
         http = self._case.request.get("path", "").partition("?")[0] if where == "http" else ""
@@ -210,6 +227,10 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
         yield absent(method, path)
     else:
         yield from found
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
 
 
 ROUTES = {

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from renderd.conformance.cases import Case, Recording
+from renderd.conformance.envelope import details_fault
 from renderd.conformance.formats import outline
 from renderd.conformance.paths import ABSENT, Path, get, show
 from renderd.conformance.texts import (
@@ -313,7 +314,13 @@ def superset(evidence: Evidence) -> str | None:
     if evidence.path[:1] == ("choices",) and {"message", "text", "finish_reason"} & set(evidence.path):
         return f"{show(evidence.path)} is part of the answer: the recorded one is right or has a defect"
     if evidence.recorded is ABSENT or evidence.recorded in (None, [], {}):
-        return None if evidence.ours not in (None, ABSENT) else "ours has no value either"
+        if evidence.ours in (None, ABSENT):
+            return "ours has no value either"
+        if evidence.path[-1:] == ("completion_tokens_details",) and evidence.ours is not UNKNOWN:
+            return details_fault(
+                evidence.ours, get(evidence.view, (*evidence.path[:-1], "completion_tokens"))
+            )
+        return None
     return f"{show(evidence.path)} has a recorded value: no field more"
 
 

@@ -84,19 +84,18 @@ def usage_fault(usage: dict[str, Any]) -> str:
         return f"{prompt!r} and {completion!r} are no counts"
     if total != prompt + completion:
         return f"{prompt} and {completion} are not {total!r} tokens"
-    return details_fault(usage.get("completion_tokens_details"), completion)
+    details = usage.get("completion_tokens_details")
+    return "" if details is None else details_fault(details, completion) or ""
 
 
-def details_fault(details: Any, completion: Any) -> str:
-    """What is wrong with the parts of the tokens generated; "" for nothing. Absent ones are None."""
-    if details is None:
-        return ""
-    if not isinstance(details, dict):
-        return f"the details are {details!r}"
-    for key, count in details.items():
-        if count is not None and not (_is_count(count) and count <= completion):
-            return f"{key} are {count!r} of {completion!r} tokens"
-    return ""
+def details_fault(details: Any, completion: Any) -> str | None:
+    """What is wrong with what is counted of the tokens generated; None for nothing."""
+    if not isinstance(details, dict) or not details.keys() <= {"reasoning_tokens"}:
+        return f"of the tokens generated are counted {details!r}"
+    count = details.get("reasoning_tokens")
+    if count is None or (_is_count(count) and _is_count(completion) and count <= completion):
+        return None
+    return f"{count!r} of {completion!r} tokens are reasoning"
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

@@ -69,6 +69,8 @@ class Fake:
         return self.batch(body)
 
     def render(self, request: Json) -> tuple[int, Json]:
+        if not request["messages"] and "allows_nothing" in self.faults:
+            return 200, {"token_ids": [1], "sampling_params": {}, "model": request["model"]}
         if not request["messages"]:
             if "error_in_a_200" in self.faults:
                 error = {"type": "BadRequestError", "param": "messages", "message": "no messages"}

@@ -203,6 +203,11 @@ def test_superset() -> None:
     assert superset(evidence(CALLS, "", choice(content="a"), calls("{}")))
     assert superset(evidence("status", "", {"status": 400}, 200, "error")) is None
     assert superset(evidence("status", "", {"status": 400}, 404, "error"))
+    counted = {"usage": {"completion_tokens": 3}}
+    place = "usage.completion_tokens_details"
+    assert superset(evidence(place, "", counted, {"reasoning_tokens": 3})) is None
+    for details in ({"reasoning_tokens": 4}, {"reasoning_tokens": "x"}, {"a": 1}, 3):
+        assert superset(evidence(place, "", counted, details))
     assert superset(evidence("status", "", {"status": 200}, 400, "error"))
     assert superset(evidence("message", "", {"status": 400, "message": "a"}, "b", "error"))
 

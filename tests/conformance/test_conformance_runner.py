@@ -99,6 +99,26 @@ def test_an_error_in_the_body_of_a_200_is_no_error(tmp_path: Path) -> None:
     assert (finding.path, finding.values) == (("error", "status"), (400, 200))
 
 
+@pytest.mark.parametrize(("fault", "outcome"), [("error_in_a_200", "fail"), ("allows_nothing", "declared")])
+def test_beside_a_declared_200_stands_an_answer(tmp_path: Path, fault: str, outcome: str) -> None:
+    error = {"message": "no messages", "type": "BadRequestError", "param": "messages", "code": 400}
+    refused = {"id": "toy/refused", "server": fake.SERVER, "api": "chat"}
+    refused["request"] = {"model": fake.MODEL, "messages": []}
+    entry = """
+        [[divergence]]
+        id = "more"
+        cases = ["toy/refused"]
+        where = "error"
+        field = "status"
+        kind = "superset"
+        reason = "It can be rendered."
+        reproducer = "toy/refused"
+    """
+    recording = {"id": "toy/refused", "status": 400, "render": {"error": error}}
+    results, _ = run(fake.write(tmp_path, [(refused, recording)], entry), fake.Fake(fault))
+    assert results[0].outcome() == outcome
+
+
 def test_other_routes_are_compared(tmp_path: Path) -> None:
     case = {"id": "toy/tokens", "server": fake.SERVER, "api": "http", "areas": ["http"]}
     case["request"] = {"method": "POST", "path": "/tokenize", "json": {"prompt": "ab"}}
