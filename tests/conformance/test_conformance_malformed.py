@@ -13,6 +13,7 @@ import fake
 import pytest
 
 from renderd.conformance import invariants, main
+from renderd.conformance.compare import logprob
 
 PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
 RENDER, DERENDER = "/v1/chat/completions/render", "/v1/chat/completions/derender"
@@ -181,6 +182,11 @@ def test_a_server_that_goes_away_leaves_what_was_found(
         assert "2 pass" in said.out
         assert "ended before all was asked" in said.err
         assert "pass" in outcomes(tmp_path)
+
+
+def test_a_number_too_large_to_compare_is_another() -> None:
+    assert not logprob(-1.5, 10**400)
+    assert logprob(-1.5, -1.5001)
 
 
 def test_what_a_finding_says_of_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
