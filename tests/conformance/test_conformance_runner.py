@@ -237,7 +237,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     folder = str(fake.write(tmp_path, PAIRS))
     with fake.serving(fake.Fake()) as url:
         assert main.main(["--url", url, "--cases", folder]) == 0
-        assert "toy: 3 cases: 3 pass" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "toy: 3 cases: 3 pass" in said
+        assert "3 streams may be late: it is not recorded" in said
         assert main.main(["--url", url, "--cases", folder, "--case", "hello*", "--server", "toy"]) == 0
         assert "toy: 1 cases: 1 pass" in capsys.readouterr().out
         assert main.main(["--url", url, "--cases", folder, "--case", "no such case"]) == 2
