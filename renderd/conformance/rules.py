@@ -11,6 +11,7 @@ from renderd.conformance.compare import (
     call_id,
     identifier,
     logprob,
+    message,
     number,
     same_length,
     text,
@@ -132,7 +133,7 @@ ENGINE = Rules(
 )
 """Of an engine's routes: which tokens were likely, and how likely, is the engine's affair."""
 
-ERROR = Rules({}, absent_is_null=False)
+ERROR = Rules({"message": message}, absent_is_null=False)
 
 
 def _location(want: Any, got: Any) -> bool:

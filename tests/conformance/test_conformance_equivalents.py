@@ -11,11 +11,13 @@ import pytest
 from renderd.conformance import report
 from renderd.conformance.cases import Golden
 from renderd.conformance.client import Client
+from renderd.conformance.compare import differences
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.kinds import count
 from renderd.conformance.main import GOLDEN
 from renderd.conformance.paths import ABSENT, parse
+from renderd.conformance.rules import ERROR
 from renderd.conformance.runner import replay
 
 TABLE = Equivalents.load(GOLDEN)
@@ -71,3 +73,15 @@ def test_a_server_that_omits_defaults_is_equivalent(tmp_path: Path) -> None:
     assert count(results) == []
     assert report.differences(results, verbose=False) == ""
     assert "sampling_params.temperature" in report.differences(results, verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "same"),
+    [
+        ("request `cmpl-c38f083a` is empty", "request `cmpl-386654f5` is empty", True),
+        ("at most 12345678", "at most 87654321", False),
+        (None, "at most 1", False),
+    ],
+)
+def test_an_id_in_an_error_message(want: str | None, got: str, same: bool) -> None:
+    assert (not list(differences({"message": want}, {"message": got}, ERROR))) is same
