@@ -235,13 +235,6 @@ def _parser() -> argparse.ArgumentParser:
         "--server", action="append", default=[], metavar="NAME", help="only this configuration; repeatable"
     )
     parser.add_argument("--markdown", action="store_true", help="print a table for a page, without values")
-    parser.add_argument(
-        "--report",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="write every difference as .html, .json or .xml; repeatable",
-    )
+    documents.add_report(parser, "write every difference as .html, .json or .xml; repeatable")
     parser.add_argument("--cases", type=Path, default=carried(), metavar="DIR", help="folder of other cases")
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Sequence
@@ -44,6 +45,11 @@ def write(path: Path, run: Run, results: Sequence[Result]) -> None:
     kinds = {".html": as_html, ".json": as_json, ".xml": as_junit}
     check_path(path)
     path.write_text(kinds[path.suffix](run, results), encoding="utf-8")
+
+
+def add_report(parser: argparse.ArgumentParser, about: str) -> None:
+    """The flag that says which reports are to be written. `about`: for its help."""
+    parser.add_argument("--report", type=Path, action="append", default=[], metavar="FILE", help=about)
 
 
 def check_path(path: Path) -> None:

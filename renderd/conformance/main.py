@@ -234,13 +234,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ID",
         help="only this case, or those that a pattern fits; repeatable",
     )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="write a report: .html for people, .json with everything, .xml for CI (JUnit); repeatable",
+    documents.add_report(
+        parser, "write a report: .html for people, .json with everything, .xml for CI (JUnit); repeatable"
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show declared differences too, and all in full"

@@ -130,7 +130,7 @@ class DirectCycle:
 
     def on_body(self, chunk: bytes) -> None:
         """A part of the body has come."""
-        if self._incoming is None or self.response_complete:
+        if self._incoming is None:
             return  # what was refused is not looked at
         try:
             self._incoming.add(chunk)
@@ -140,7 +140,7 @@ class DirectCycle:
     def on_message_complete(self) -> None:
         """The body is complete."""
         self.more_body = False
-        if self._incoming is not None and not self.response_complete:
+        if self._incoming is not None:
             self._visit.record.run(self._work, self._incoming.take())
 
     def cancel(self) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -213,27 +214,30 @@ def _error(kind: str, param: str | None, message: str) -> Json:
     return {"error": {"message": message, "type": kind, "param": param, "code": 400}}
 
 
+Reply = Callable[[str, Message, bytes], tuple[int, bytes] | None]
+"""Path, headers and body of a request -> status and body of the answer; None closes the connection."""
+
+
 @contextmanager
-def serving(fake: Fake) -> Iterator[str]:
-    """The fake behind HTTP; its URL."""
+def listening(reply: Reply) -> Iterator[str]:
+    """A server on HTTP; its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # head and body in one packet
 
         def do_GET(self) -> None:
-            self._reply({})
+            self._reply(b"{}")
 
         def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers["Content-Length"]))
-            try:
-                self._reply(json.loads(sent))
-            except ValueError:
-                self._reply(None)
+            self._reply(self.rfile.read(int(self.headers["Content-Length"])))
 
-        def _reply(self, body: Any) -> None:
-            status, answer = fake.answer(self.path, body)
-            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        def _reply(self, sent: bytes) -> None:
+            answer = reply(self.path, self.headers, sent)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, content = answer
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Content-Type", "application/json; charset=utf-8")
@@ -249,6 +253,25 @@ def serving(fake: Fake) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
+
+
+def replying(fake: Fake) -> Reply:
+    """What the fake answers."""
+
+    def reply(path: str, headers: Message, sent: bytes) -> tuple[int, bytes]:
+        try:
+            body = json.loads(sent)
+        except ValueError:
+            body = None
+        status, answer = fake.answer(path, body)
+        return status, answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    return reply
+
+
+def serving(fake: Fake) -> AbstractContextManager[str]:
+    """The fake behind HTTP; its URL."""
+    return listening(replying(fake))
 
 
 def request(text: str = "hi") -> Json:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from pathlib import Path
 
 import fake
@@ -18,33 +16,14 @@ KEY = "sk-of-a-test"
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    toy = fake.Fake()
+    answered = fake.replying(fake.Fake())
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1
+    def reply(path: str, headers: Message, sent: bytes) -> tuple[int, bytes] | None:
+        allowed = headers["Authorization"] == f"Bearer {KEY}"
+        return answered(path, headers, sent) if allowed else (401, b'{"error": "Unauthorized"}')
 
-        def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, answer = toy.answer(self.path, json.loads(sent or b"{}"))
-            if self.headers["Authorization"] != f"Bearer {KEY}":
-                status, answer = 401, {"error": "Unauthorized"}
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_POST = do_GET
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with fake.listening(reply) as url:
+        yield url
 
 
 @pytest.mark.parametrize("mode", [[], ["--against"], ["record", "--name", "mine"]])

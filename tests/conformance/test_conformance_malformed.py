@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from email.message import Message
 from pathlib import Path
 
 import fake
@@ -61,52 +60,20 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invariants, "LONG", 100)
 
 
-@contextmanager
-def serving(server: fake.Fake, bodies: Mapping[str, bytes]) -> Iterator[str]:
+def serving(server: fake.Fake, bodies: Mapping[str, bytes]) -> AbstractContextManager[str]:
     """The fake, of which some routes answer 200 and a body that is given. STREAM stands for derender's calls
     of a stream."""
+    answered = fake.replying(server)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1
+    def reply(path: str, headers: Message, sent: bytes) -> tuple[int, bytes] | None:
+        given = bodies.get(path)
+        if path == DERENDER and json.loads(sent).get("stream"):
+            given = bodies.get(STREAM, given)
+        if given is CLOSED:
+            return None
+        return answered(path, headers, sent) if given is None else (200, given)
 
-        def do_GET(self) -> None:
-            self._reply(b"{}")
-
-        def do_POST(self) -> None:
-            self._reply(self.rfile.read(int(self.headers["Content-Length"])))
-
-        def _reply(self, sent: bytes) -> None:
-            try:
-                body = json.loads(sent)
-            except ValueError:
-                body = None
-            streamed = isinstance(body, dict) and body.get("stream") and self.path == DERENDER
-            given = bodies.get(STREAM if streamed else self.path)
-            if streamed and given is None:
-                given = bodies.get(DERENDER)
-            if given is CLOSED:
-                self.close_connection = True
-                return
-            status, content = 200, given
-            if content is None:
-                status, answer = server.answer(self.path, body)
-                content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{listening.server_address[1]}"
-        finally:
-            listening.shutdown()
+    return fake.listening(reply)
 
 
 def outcomes(folder: Path) -> set[str]:
