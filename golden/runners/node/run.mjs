@@ -1,11 +1,12 @@
-// Replays the chat and completion cases of one configuration against a server: render, derender whole, derender
-// streamed. Node 20 or newer, nothing else.
+// Replays the cases of one configuration against a server: render, derender whole, derender streamed, and any other
+// route. Node 20 or newer, nothing else.
 //
 //     node golden/runners/node/run.mjs URL SERVER [GOLDEN]
 //
 // Prints one JSON object a line, {id, check, ok, difference?} or {id, check, ok, offered: false}, and counts on stderr.
 // Exit status: 0 when all is equal, or equivalent, to what was recorded, 1 when not, 2 when something could not be asked:
-// a route that the server does not have, nobody who answers, an unknown SERVER. It knows no declared divergences.
+// a route that the server does not have, nobody who answers, an unknown SERVER. It knows no declared divergences, and
+// does not derender messages and responses, for which vLLM has no route.
 // docs/conformance-format.md explains each step.
 
 import { existsSync, readFileSync } from "node:fs";
@@ -17,7 +18,18 @@ const PATHS = { chat: "/v1/chat/completions", completion: "/v1/completions" };
 // Why nothing can be asked, a sentence.
 class Unaskable extends Error {}
 
-const lines = (path) => readFileSync(path, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const lines = (path) => readFileSync(path, "utf8").split("\n").filter(Boolean);
+// The text of an object's member. JSON.parse puts keys like "10" first, and JSON.stringify writes 1.0 as 1: a prompt has both.
+function source(object, name) {
+  let [depth, key, start] = [0, null, null];
+  for (const { 0: token, index } of object.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{},:]/g)) {
+    if (depth === 1 && start !== null && "},".includes(token)) return object.slice(start, index);
+    if (depth === 1 && token === ":" && key === name) start = index + 1;
+    if (depth === 1 && token.startsWith('"')) key = token.slice(1, -1);
+    depth += "{[".includes(token) - "}]".includes(token);
+  }
+  return undefined;
+}
 const absentAsNull = (value) => (value === undefined ? null : value);
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
@@ -41,6 +53,9 @@ const rules = {
       ? Math.abs(want - got) <= Math.max(1e-3, 1e-3 * Math.max(Math.abs(want), Math.abs(got)))
       : same(want, got),
   unlessNull: (want, got) => absentAsNull(got) === null || equal(want, got),
+  ownState: (want, got) => equal(want, got) || Boolean(got?.parser_state),
+  number: (want, got) => typeof got === "number",
+  sameLength: (want, got) => (Array.isArray(want) && Array.isArray(got) ? want.length === got.length : equal(want, got)),
 };
 const equal = (want, got) => difference(want, got, {}, true) === null;
 
@@ -49,6 +64,17 @@ const LOGPROBS = {
   "choices[*].logprobs.content[*].logprob": rules.logprob,
   "choices[*].logprobs.content[*].top_logprobs[*].logprob": rules.logprob,
 };
+const CREATED = { created: rules.timestamp, "data[*].created": rules.timestamp, "data[*].permission[*].created": rules.timestamp,
+  "data[*].permission[*].id": rules.anything, "data[*].root": rules.anything, version: rules.anything };
+const HTTP = { ...CREATED, id: rules.identifier, request_id: rules.identifier, stream_state: rules.ownState,
+  "choices[*].message.tool_calls[*].id": rules.callId, "chunk.created": rules.timestamp, "chunk.id": rules.identifier,
+  "chunk.choices[*].delta.tool_calls[*].id": rules.callId, ...LOGPROBS,
+  ...Object.fromEntries(Object.entries(LOGPROBS).map(([path, rule]) => [`chunk.${path}`, rule])) };
+const GENERATED = { request_id: rules.identifier, "choices[*].logprobs.content[*].logprob": rules.number,
+  "choices[*].logprobs.content[*].rank": rules.anything, "choices[*].logprobs.content[*].top_logprobs": rules.sameLength };
+// An engine's routes: which tokens were likely, and how likely, is the engine's affair. Behind [*][*] are events.
+const ENGINE = { ...CREATED, prompt_logprobs: rules.sameLength, ...GENERATED,
+  ...Object.fromEntries(Object.entries(GENERATED).map(([path, rule]) => [`[*][*].${path}`, rule])) };
 const RENDER = { request_id: rules.requestId, "[*].request_id": rules.requestId,
   prompt_text: rules.anything, "[*].prompt_text": rules.anything };
 const BATCH = { id: rules.anything, model: rules.anything, system_fingerprint: rules.anything,
@@ -176,28 +202,56 @@ async function ask(path, options) {
     const text = await answer.text();
     let body = text;
     try { body = JSON.parse(text); } catch { /* no JSON */ }
-    return { status: answer.status, body };
+    return { status: answer.status, headers: answer.headers, body };
   } catch (error) {
     throw new Unaskable(`${url}${path}: ${error.cause?.message || error.cause?.code || error.message}`);
   }
 }
 
-const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+const post = (path, body) => postText(path, JSON.stringify(body));
+const postText = (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body });
 
 // A body that lacks everything is a 400 where there is such a route.
+const LACKING = [404, 405, 501];
 const known = new Map();
-async function offers(path) {
-  if (!known.has(path)) known.set(path, ![404, 405, 501].includes((await post(path, {})).status));
-  return known.get(path);
+async function offers(path, method = "POST") {
+  const key = `${method} ${path}`;
+  if (!known.has(key)) known.set(key, !LACKING.includes((await (method === "POST" ? post(path, {}) : ask(path, { method }))).status));
+  return known.get(key);
 }
 
 const NOT_OFFERED = Symbol("not offered");
 
-// Yields [check, NOT_OFFERED, difference or null].
+// Any route, asked as the case has it. Yields as `replay` does.
+async function* replayHttp(one, recording) {
+  const { method, path, headers, text } = one.request;
+  const sent = source(one.sent, "json") ?? text;
+  const answer = await ask(path, { method, headers: headers ?? (sent === undefined ? {} : { "Content-Type": "application/json" }),
+    body: sent && Buffer.from(sent) }); // a string would be given a content type
+  const [want, got] = [[recording.body, recording.headers["content-type"]], [answer.body, answer.headers.get("content-type")]]
+    .map(([body, type]) => (type?.startsWith("text/event-stream") ? eventsByChoice(body) : body));
+  let found = Math.max(answer.status, recording.status) >= 400
+    ? errorDifference(recording.status, want, answer.status, got)
+    : difference(want, got, server === "engine" ? ENGINE : HTTP, false, "",
+      path.endsWith("/render") ? alikeIn(recording.body) : undefined);
+  for (const [name, value] of Object.entries(recording.headers)) {
+    const header = answer.headers.get(name);
+    if (header?.split(";")[0] !== value.split(";")[0]) found ??= { path: `header ${name}`, want: value, got: header };
+  }
+  yield ["http", found && LACKING.includes(answer.status) && !(await offers(path, method)) ? NOT_OFFERED : found];
+}
+
+// In what order choices take turns does not count.
+function eventsByChoice(sse) {
+  const found = {};
+  for (const event of events(sse)) (found[event.choices?.[0]?.index ?? "none"] ??= []).push(event);
+  return Object.values(found);
+}
+
+// Yields [check, NOT_OFFERED or a difference or null].
 async function* replay(one, recording) {
   const path = PATHS[one.api];
-  const rendered = (await offers(`${path}/render`)) && (await post(`${path}/render`, one.request));
+  const rendered = (await offers(`${path}/render`)) && (await postText(`${path}/render`, one.sent));
   yield ["render", !rendered ? NOT_OFFERED : Math.max(rendered.status, recording.status) >= 400
     ? errorDifference(recording.status, recording.render, rendered.status, rendered.body)
     : difference(recording.render, rendered.body, RENDER, false, "", alikeIn(recording.render))];
@@ -259,18 +313,20 @@ async function main() {
   for (const path of paths)
     if (!existsSync(path)) throw new Unaskable(`no configuration ${server}: there is no ${path}`);
   const [cases, recorded] = paths.map(lines);
+  const recordings = new Map(recorded.map((line) => JSON.parse(line)).map((one) => [one.id, one]));
   defaults = JSON.parse(readFileSync(`${golden}/defaults.json`, "utf8"));
   const models = await ask("/v1/models");
   if (models.status !== 200 || !models.body?.data?.[0]?.id)
     throw new Unaskable(`${url}/v1/models, ${models.status}, does not say which model is served`);
   window = models.body.data[0].max_model_len;
 
-  const recordings = new Map(recorded.map((one) => [one.id, one]));
   const counts = { ok: 0, different: 0, notOffered: 0 };
-  for (const one of cases) {
-    if (!(one.api in PATHS)) continue;
+  for (const line of cases) {
+    const one = { ...JSON.parse(line), sent: source(line, "request") };
+    if (!(one.api in PATHS) && one.api !== "http") continue;
     if (!recordings.has(one.id)) throw new Unaskable(`${one.id}: nothing is recorded`);
-    for await (const [check, found] of replay(one, recordings.get(one.id))) {
+    const asked = one.api === "http" ? replayHttp : replay;
+    for await (const [check, found] of asked(one, recordings.get(one.id))) {
       const offered = found !== NOT_OFFERED;
       counts[!offered ? "notOffered" : found ? "different" : "ok"]++;
       const why = offered ? found && { difference: found } : { offered };
