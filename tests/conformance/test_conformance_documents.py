@@ -231,6 +231,19 @@ def test_what_failed_is_open_in_print(page: Any) -> None:
     assert page.find_element(By.CSS_SELECTOR, "pre.request").is_displayed()
 
 
+def test_print_has_what_lies_around_a_difference(browser: Any, tmp_path: Path) -> None:
+    finding = Finding("far in", values=("🙂" * 5000 + "wanted", "🙂" * 5000 + "got"))
+    report = tmp_path / "report.html"
+    result = Result(Case("toy/far", "toy", "chat", {}), {"render": [finding]}, "toy")
+    documents.write(report, RUN, [result])
+    browser.get(report.as_uri())
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    wanted = browser.find_element(By.CSS_SELECTOR, "pre.wanted")
+    assert wanted.get_property("textContent") == "🙂" * 5000 + "wanted"
+    assert wanted.get_property("scrollHeight") <= wanted.get_property("clientHeight")
+
+
 def test_much_that_failed(browser: Any, tmp_path: Path) -> None:
     """What failed comes first, what no engine notices is a number, and print says how much it has."""
     many = [Finding(f"failure {number}") for number in range(8)]
