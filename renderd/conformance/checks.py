@@ -78,8 +78,9 @@ class Server:
             if renamed.get(key) == self.recorded_model:
                 renamed[key] = self.model
         if isinstance(renamed.get("message"), str):
-            said, own = (f"Valid aliases: {name}." for name in (self.recorded_model, self.model))
-            renamed["message"] = renamed["message"].replace(said, own)
+            for said in NAMING:
+                recorded, own = (said.format(name) for name in (self.recorded_model, self.model))
+                renamed["message"] = renamed["message"].replace(recorded, own)
         return renamed
 
     def offers(self, path: str, method: str = "POST") -> bool:
@@ -113,6 +114,9 @@ class Server:
             pass
         return None
 
+
+NAMING = ("Valid aliases: {}.", "{} is not a multimodal model")
+"""What errors say of the model by its name."""
 
 NOT_OFFERED = (404, 405, 501)
 """Statuses of a route that is not there."""

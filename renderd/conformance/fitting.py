@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import msgspec
@@ -67,6 +68,7 @@ class Fit(msgspec.Struct):
 
     @property
     def good(self) -> bool:
+        """Whether a folder's tokenizer is the configuration's."""
         return self.tried > 0 and self.right >= ENOUGH * self.tried
 
     @property
@@ -116,40 +118,45 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, progress: 
     found = fits(client, golden, divergences, progress)
     groups = [group for group in _groups(golden, found) if any(fit.prompted for fit in group)]
     if not groups:
-        nearest = max(found, key=lambda fit: fit.prompts / max(1, fit.tried), default=None)
-        if nearest is None or not nearest.prompts:
-            raise ServerError(f"no configuration in servers.toml fits {client.url}: another model, or flags")
+        nearest = max(found, key=lambda fit: _likeness([fit]), default=None)
+        if nearest is None or not _likeness([nearest]):
+            raise ServerError(
+                f"no configuration in servers.toml fits {client.url}: another model, template or flags"
+            )
         flags = shlex.join(golden.servers[nearest.server]["flags"])
+        derendered = f", {nearest.said} of {nearest.derendered} derender answers" * bool(nearest.derendered)
         raise ServerError(
             f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.prompts} of "
-            f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted. It was started with {flags}. "
-            f"--server {nearest.server} replays it all the same"
+            f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted{derendered}. It was started with "
+            f"{flags}. --server {nearest.server} replays it all the same"
         )
-    chosen = {fit.server for group in _chosen(golden, groups) for fit in group}
-    names = [fit.server for fit in found if fit.server in chosen]
-    answered = [fit for fit in found if fit.server in chosen and fit.derendered]
-    how = "" if any(fit.good for fit in found) else "rendered"
-    if not how and answered and not any(_speaks([fit]) for fit in answered):
-        how = "derendered"
-    if how:
-        _tell(golden, names, f"No configuration is {how} alike. Of these the prompts are the recorded ones:")
+    alike = [group for group in groups if _alike(group)]
+    # One that derender could not be asked about says nothing of those that it could.
+    asked = [group for group in groups if any(fit.derendered for fit in group)] or groups
+    if not any(group in alike for group in asked):
+        least = max(map(_likeness, asked)) * Fraction(ENOUGH)
+        near = [group for group in asked if _likeness(group) >= least]
+        names = [fit.server for group in near for fit in group]
+        _tell(golden, names, "No configuration is answered alike. Of these the prompts are as recorded:")
+        alike += near
+    chosen = {fit.server for group in alike for fit in group}
     left = [fit.server for group in groups for fit in group if fit.server not in chosen]
     if left:
         _tell(golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
-    return names
+    return [fit.server for fit in found if fit.server in chosen]
 
 
-def _chosen(golden: Golden, groups: Sequence[list[Fit]]) -> list[list[Fit]]:
-    """Of groups with the right prompts those that a server may be, by what else it answers."""
-    good = [group for group in groups if any(fit.good for fit in group)] or groups
-    chosen = []
-    for group in good:
-        others = [other for other in good if _model(golden, other) == _model(golden, group)]
-        # Without one that derenders alike it may be any of them, and one that was not asked is not another.
-        asked = any(fit.derendered for fit in group)
-        if not asked or _speaks(group) or not any(map(_speaks, others)):
-            chosen.append(group)
-    return chosen
+def _alike(group: Sequence[Fit]) -> bool:
+    """Whether both routes answer as recorded, as far as one can see."""
+    tried, asked = sum(fit.tried for fit in group), sum(fit.derendered for fit in group)
+    rendered = sum(fit.right for fit in group) >= ENOUGH * tried
+    return rendered and sum(fit.said for fit in group) >= ENOUGH * asked
+
+
+def _likeness(group: Sequence[Fit]) -> Fraction:
+    """Which part of what was asked came out as recorded, or near enough."""
+    asked = sum(2 * fit.tried + fit.derendered for fit in group)
+    return Fraction(sum(fit.right + fit.prompts + fit.said for fit in group), max(1, asked))
 
 
 def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
@@ -160,16 +167,6 @@ def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
         same = repr((table["model"], sorted(table["flags"]), table.get("env")))
         found.setdefault(same, []).append(fit)
     return list(found.values())
-
-
-def _model(golden: Golden, group: Sequence[Fit]) -> str:
-    return str(golden.servers[group[0].server]["model"])
-
-
-def _speaks(group: Sequence[Fit]) -> bool:
-    """Whether the derender route answers as recorded, as far as one can see."""
-    asked = sum(fit.derendered for fit in group)
-    return asked > 0 and sum(fit.said for fit in group) >= ENOUGH * asked
 
 
 def _tell(golden: Golden, names: Sequence[str], what: str) -> None:
@@ -229,7 +226,7 @@ def _same_prompt(server: Server, case: Case, recording: Recording) -> bool:
 
 
 def fits_folder(golden: Golden, folder: Path) -> list[Fit]:
-    """Of every configuration, how many outputs the tokenizer in a folder writes with the recorded ids.
+    """Of every configuration, how many of its model's outputs a folder's tokenizer writes alike.
 
     OSError without a tokenizer.json; ValueError for one that cannot be read.
     """
@@ -239,14 +236,14 @@ def fits_folder(golden: Golden, folder: Path) -> list[Fit]:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(f"{path}: {error}") from error
-    found = []
-    for name in golden.servers:
-        sample = list(_texts(golden, name))
-        right = sum(
-            tokenizer.encode(text, add_special_tokens=False).ids in (ids, ids[:-1]) for text, ids in sample
+    models: dict[str, list[bool]] = {}
+    for name, table in golden.servers.items():
+        models.setdefault(table["model"], []).extend(
+            tokenizer.encode(text, add_special_tokens=False).ids in (ids, ids[:-1])
+            for text, ids in _texts(golden, name)
         )
-        found.append(Fit(name, len(sample), right))
-    return found
+    right = ((name, models[table["model"]]) for name, table in golden.servers.items())
+    return [Fit(name, len(outputs), sum(outputs)) for name, outputs in right]
 
 
 def _texts(golden: Golden, server: str) -> Iterator[tuple[str, list[int]]]:
@@ -265,7 +262,8 @@ def _sample(golden: Golden, server: str) -> Sequence[Pair]:
     """Cases from all over a configuration, of those with an output where there are any."""
     recordings = golden.recordings(server)
     pairs = [(case, recordings[case.id]) for case in golden.cases(server) if case.id in recordings]
-    rendered = [pair for pair in pairs if pair[0].api != "http"]
+    # A refusal may be any server's.
+    rendered = [pair for pair in pairs if pair[0].api != "http" and pair[1].status == 200]
     scripted = [pair for pair in rendered if pair[0].output is not None]
     chosen = scripted or rendered or pairs
     return chosen[:: max(1, len(chosen) // SAMPLE)][:SAMPLE]

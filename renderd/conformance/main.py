@@ -87,12 +87,13 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
                 replica = Server(elsewhere, served_model(elsewhere), name)
             results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
         else:
-            servers = [arguments.server] if arguments.server else fitting(golden, client, divergences, told)
+            unknown = [name for name in arguments.server or () if name not in golden.servers]
+            if unknown:
+                raise ServerError(
+                    f"no configuration {unknown[0]!r} in servers.toml: {', '.join(golden.servers)}"
+                )
+            servers = list(dict.fromkeys(arguments.server or fitting(golden, client, divergences, told)))
             for server in servers:
-                if server not in golden.servers:
-                    raise ServerError(
-                        f"no configuration {server!r} in servers.toml: {', '.join(golden.servers)}"
-                    )
                 check = None
                 if arguments.against:
                     compared = arguments.against
@@ -106,15 +107,21 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
             raise
         ended = str(interrupted)
     told.end()
-    if patterns and not results:
-        whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
-        raise ServerError(f"nothing was asked: no case of {whose} is called {' or '.join(patterns)}")
+    for pattern in [] if ended else patterns or ():
+        if not any(_matches(result.case.id, pattern) for result in results):
+            whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
+            raise ServerError(f"no case of {whose} is called {pattern}")
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
     unfit = _unfit(results)
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
             print(text, end="\n\n")
+    if compared == golden.reference:
+        failed = {result.case.server: None for result in results if result.outcome() == "fail"}
+        for server in failed:
+            flags = shlex.join(golden.servers[server]["flags"])
+            print(f"{server}, of which cases failed, was recorded with {flags}")
     asked_of = f"{', '.join(servers) or 'invariants'}: {report.summary(results)}"
     print(f"{arguments.url} against {compared}, {asked_of}")
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
@@ -177,7 +184,10 @@ def _say_fits(golden: Golden, found: Sequence[Fit], folder: Path) -> int:
     good = [fit for fit in found if fit.good]
     for fit in good:
         flags = shlex.join(golden.servers[fit.server]["flags"])
-        print(f"{fit.server}: {fit.right} of {fit.tried} outputs have the recorded ids; started with {flags}")
+        print(
+            f"{fit.server}: {fit.right} of {fit.tried} outputs of its model have the recorded ids; started "
+            f"with {flags}"
+        )
     print(f"{folder}: the tokenizer of {len(good)} of {len(found)} configurations")
     return 0 if good else 1
 
@@ -192,8 +202,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--url", help="base URL of the server, http://127.0.0.1:8000")
     parser.add_argument(
         "--server",
+        action="append",
         metavar="NAME",
-        help="configuration in servers.toml that the server was started as (default: all that fit it)",
+        help="configuration in servers.toml that the server is started as; repeatable (default: what fits)",
     )
     add_key(parser)
     mode = parser.add_mutually_exclusive_group()

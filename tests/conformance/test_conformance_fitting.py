@@ -16,6 +16,7 @@ from golden.models import model_path
 from hatch_build import pack
 from renderd.conformance import fitting, main
 from renderd.conformance.cases import Golden
+from renderd.conformance.checks import Server
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.main import GOLDEN
@@ -85,6 +86,47 @@ def test_no_case_of_that_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "is called nix" in said.err
 
 
+def test_a_case_among_others_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(folder), "--case", "*hello*", "--case", "nix"]) == 2
+    assert "no case of toy in vllm-0.33.0 is called nix" in capsys.readouterr().err
+
+
+def configuration(folder: Path, name: str, pairs: list[tuple[fake.Json, fake.Json]], more: str = "") -> None:
+    """Add one, whose flags are the toy's and more."""
+    for where, column in (("cases", 0), ("recorded/vllm-0.33.0", 1)):
+        text = "".join(json.dumps(pair[column]) + "\n" for pair in pairs)
+        (folder / where / f"{name}.jsonl").write_text(text.replace("toy/", f"{name}/"))
+    with (folder / "servers.toml").open("a") as file:
+        file.write(f'[{name}]\nmodel = "toy"\nflags = ["--served-model-name", "{fake.MODEL}"{more}]\n')
+
+
+def test_several_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    configuration(folder, "other", [fake.record("ab")])
+    named = ["--server", "other", "--server", "toy", "--server", "other"]
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(folder), *named]) == 0
+        assert "other, toy: 4 cases: 4 pass" in capsys.readouterr().out
+        assert main.main(["--url", url, "--cases", str(folder), *named, "--server", "nix"]) == 2
+
+
+def test_the_nearest_of_those_that_are_not_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every max_tokens is another, and derender shows which of the two it is."""
+    folder = fake.write(tmp_path, PAIRS)
+    other = [fake.record("(a)"), fake.record("b(f2)")]
+    for _, recording in other:
+        recording["batch"]["choices"][0]["message"] |= {"content": "another", "tool_calls": None}
+    configuration(folder, "other", other, ', "--tool-call-parser", "b"')
+    with fake.serving(fake.Fake("always_max_tokens")) as url:
+        assert main.main(["--url", url, "--cases", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "toy: 3 cases: 3 fail" in out
+    assert "as recorded:\n  toy, started with" in err
+    assert "nearer to this server's:\n  other, started with" in err
+
+
 def test_a_server_under_another_name(tmp_path: Path) -> None:
     folder = fake.write(tmp_path, PAIRS)
     text = (folder / "servers.toml").read_text().replace(fake.MODEL, "recorded-as")
@@ -94,27 +136,35 @@ def test_a_server_under_another_name(tmp_path: Path) -> None:
     assert outcomes(run(folder, fake.Fake())) == ["pass"] * 3
 
 
+def test_errors_name_the_model_as_it_is_served() -> None:
+    server = Server(Client("http://127.0.0.1:1"), "own/name", "qwen3")
+    for said in ("The model `x` does not exist. Valid aliases: {}.", "{} is not a multimodal model"):
+        told, own = ({"message": said.format(name)} for name in ("qwen3", "own/name"))
+        assert server.renamed(told) == own
+
+
 @pytest.mark.parametrize(
     ("fault", "failed", "said"),
     [
-        ("always_max_tokens", "3", "rendered"),
-        ("drops_last_character", "3", "derendered"),
-        ("no_derender", "3", "derendered"),
-        ("random_ids", "1 pass, 2", ""),
+        ("always_max_tokens", "3", True),
+        ("drops_last_character", "3", True),
+        ("no_derender", "3", True),
+        ("random_ids", "1 pass, 2", False),
     ],
 )
 def test_a_server_with_faults_is_replayed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str, failed: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str, failed: str, said: bool
 ) -> None:
     folder = fake.write(tmp_path, PAIRS)
     with fake.serving(Broken() if fault == "no_derender" else fake.Fake(fault)) as url:
         assert main.main(["--url", url, "--cases", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert f"toy: 3 cases: {failed} fail" in out
+    assert "\ntoy, of which cases failed, was recorded with --served-model-name toy-model\n" in out
     sentence = (
-        f"No configuration is {said} alike. Of these the prompts are the recorded ones:\n  toy, started with"
+        "No configuration is answered alike. Of these the prompts are as recorded:\n  toy, started with"
     )
-    assert (sentence in err) == bool(said)
+    assert (sentence in err) == said
 
 
 class Broken(fake.Fake):
@@ -149,13 +199,8 @@ def test_the_flags_of_one_configuration_are_those_of_others(
             del recording[key]
     for _, recording in other:
         recording["batch"]["choices"][0]["message"] |= {"content": "another", "tool_calls": None}
-    named = f'"--served-model-name", "{fake.MODEL}"'
-    for name, pairs, more in (("shown", shown, ""), ("other", other, ', "--tool-call-parser", "b"')):
-        for where, column in (("cases", 0), ("recorded/vllm-0.33.0", 1)):
-            text = "".join(json.dumps(pair[column]) + "\n" for pair in pairs)
-            (folder / where / f"{name}.jsonl").write_text(text.replace("toy/", f"{name}/"))
-        with (folder / "servers.toml").open("a") as file:
-            file.write(f'[{name}]\nmodel = "toy"\nflags = [{named}{more}]\n')
+    configuration(folder, "shown", shown)
+    configuration(folder, "other", other, ', "--tool-call-parser", "b"')
 
     def asked(server: fake.Fake) -> tuple[int, str, str]:
         with fake.serving(server) as url:
