@@ -19,7 +19,7 @@ help:
 	@echo 'make live    the same requests through renderd before a real vLLM and to that vLLM alone; builds it if missing'
 	@echo 'make fuzz-parsers   the parsers on many more random outputs than make test has; takes half an hour'
 	@echo 'make fuzz-render  mutated requests to renderd and to a real vLLM, any difference made small'
-	@echo 'make soak    faults and load for at most ten minutes: replicas behind nginx (install nginx-light), hostile and slow clients'
+	@echo 'make soak    faults and load for two minutes, at most ten: replicas behind nginx (install nginx-light), hostile and slow clients'
 	@echo 'make bench   what renderd costs and how fast it answers, beside vLLM; docs/benchmarks.md says how'
 
 demo: $(DEPENDENCIES)
@@ -57,7 +57,7 @@ live: $(DEVELOPMENT)
 fuzz-render: $(DEVELOPMENT)
 	$(BIN)/python -m golden.fuzz
 
-# SOAK='--scale 0.05' is a short form of a minute or two.
+# SOAK='--scale 0.05' is a shorter form.
 soak: $(DEVELOPMENT)
 	$(BIN)/python -m tests.soak $(SOAK)
 
