@@ -147,7 +147,7 @@ class Judge:
         if self._server is not None:
             want = self._server.renamed(want)
         if failed(want) and not failed(got) and not self._is_answer(where, got):
-            what = f"status: recorded {want['status']}, got 200 and no answer: {brief(got)}"
+            what = f"status: wanted {want['status']}, got 200 and no answer: {brief(got)}"
             yield Finding(what, values=(want["status"], 200), path=("error", "status"))
             return
         if failed(want) or failed(got):
@@ -158,7 +158,7 @@ class Judge:
             verdict = self._divergences.judge(
                 self._case, self._recording, where, want, got, difference, own_batch
             )
-            what = f"{show(difference.path)}: recorded {brief(difference.want)}, got {brief(difference.got)}"
+            what = f"{show(difference.path)}: wanted {brief(difference.want)}, got {brief(difference.got)}"
             values = (difference.want, difference.got)
             path = ("error", *difference.path) if where == "error" else difference.path
             if path == ("error", "status"):
@@ -168,8 +168,10 @@ class Judge:
             elif self._renders(where) and self._equivalent(want, path, *values):
                 yield Finding(what, aside="equivalent", values=values, path=path)
             else:
-                shown = f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
-                yield Finding("; ".join([what, *verdict.why_not]) + shown, values=values, path=path)
+                if self._divergences.entries:  # their names for defects say nothing where nothing is declared
+                    what = "; ".join([what, *verdict.why_not])
+                    what += f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
+                yield Finding(what, values=values, path=path)
 
     def _is_answer(self, where: Where, got: Any) -> bool:
         """Whether something has the form of an answer, where it stands beside an error."""
@@ -224,7 +226,7 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
     for name, want in recording.headers.items():
         got = answer.headers.get(name)
         if got is None or got.partition(";")[0] != want.partition(";")[0]:
-            what = f"header {name}: recorded {want!r}, got {got!r}"
+            what = f"header {name}: wanted {want!r}, got {got!r}"
             found.append(Finding(what, values=(want, ABSENT if got is None else got), path=("header", name)))
     undeclared = any(not finding.declared for finding in found)
     if undeclared and answer.status in NOT_OFFERED and not server.offers(path, method):

@@ -293,7 +293,7 @@ class Derendering:
                 self._add("hop", [_refusal(f"after event {last}", refused)])
                 continue
             for difference in differences(want, assembled(continued), self._hop_rules):
-                values = f"recorded {brief(difference.want)}, got {brief(difference.got)}"
+                values = f"wanted {brief(difference.want)}, got {brief(difference.got)}"
                 what = f"after event {last}: {show(difference.path)}: {values}"
                 compared = (difference.want, difference.got)
                 self._add("hop", [Finding(what, values=compared, path=difference.path)])

@@ -74,7 +74,7 @@ def differing_usage(
         want = theirs.get(usage.get("completion_tokens")) or usage
         for key in ("prompt_tokens", "total_tokens"):
             if usage.get(key) != want.get(key):
-                yield f"usage.{key}: recorded {want.get(key)!r}, got {usage.get(key)!r}"
+                yield f"usage.{key}: wanted {want.get(key)!r}, got {usage.get(key)!r}"
 
 
 def usage_fault(usage: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ def differing_shapes(recorded: Sequence[Chunk], own: Sequence[Chunk]) -> Iterato
     theirs, ours = _shapes(recorded), _shapes(own)
     for kind, shapes in ours.items():
         if kind in theirs and not shapes <= theirs[kind]:
-            yield f"{kind} chunks have the keys {sorted(shapes)}, recorded {sorted(theirs[kind])}"
+            yield f"{kind} chunks have the keys {sorted(shapes)}, wanted {sorted(theirs[kind])}"
 
 
 def differing_order(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator[str]:
@@ -26,7 +26,7 @@ def differing_order(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator
     theirs, ours = _order(recorded), _order(own)
     for index in sorted({*theirs, *ours}):
         if theirs.get(index) != ours.get(index):
-            yield f"choice {index} says {ours.get(index)}, recorded {theirs.get(index)}"
+            yield f"choice {index} says {ours.get(index)}, wanted {theirs.get(index)}"
 
 
 def _kind(chunk: Chunk) -> str:
@@ -81,7 +81,7 @@ def differing_events(recorded: Sequence[Chunk], own: Sequence[Chunk]) -> Iterato
         theirs = list(_keys(event))
         keys = ours.get(_step(event), theirs)
         if [key for key in keys if key in theirs] != theirs:
-            yield f"{event['type']} has the keys {keys}, recorded {theirs}"
+            yield f"{event['type']} has the keys {keys}, wanted {theirs}"
 
 
 def differing_steps(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def differing_steps(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator
     row are one."""
     theirs, ours = ([step for step, _ in groupby(map(_step, events))] for events in (recorded, own))
     if theirs != ours:
-        yield f"does {ours}, recorded {theirs}"
+        yield f"does {ours}, wanted {theirs}"
 
 
 def _step(event: Chunk) -> tuple[Any, ...]:
