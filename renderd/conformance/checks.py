@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from renderd.conformance.bounds import cut, cut_path, cut_text
 from renderd.conformance.cases import Case, Failure, Json, Recording, answer_or_failure, readable
 from renderd.conformance.client import Answer, Client
 from renderd.conformance.compare import (
@@ -31,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True):
         declared: the id of the divergence that allows it, empty for a failure.
         aside: why it is no failure though undeclared: the server has no such route ("absent"), the case is
             not for its tokenizer ("unfit"), or no engine notices the difference ("equivalent").
-        values: the recorded value and the one that came, whole, where two were compared.
+        values: the recorded value and the one that came, where two were compared; long ones are cut.
         path: where in the answer they lie; "error" before the path in an error, "header" before a name.
     """
 
@@ -40,6 +42,11 @@ class Finding(msgspec.Struct, frozen=True):
     aside: Literal["", "absent", "unfit", "equivalent"] = ""
     values: tuple[Any, Any] | None = None
     path: Path = ()
+
+    def __post_init__(self) -> None:
+        values = self.values and (cut(self.values[0]), cut(self.values[1]))
+        for name, value in (("what", cut_text(self.what)), ("values", values), ("path", cut_path(self.path))):
+            force_setattr(self, name, value)
 
 
 class Server:
@@ -222,17 +229,21 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
     """The answer of any route equals the recorded one."""
     method, path = case.request["method"], case.request["path"]
     answer = http_answer(server, case)
-    found = list(judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP))
-    for name, want in recording.headers.items():
-        got = answer.headers.get(name)
-        if got is None or got.partition(";")[0] != want.partition(";")[0]:
-            what = f"header {name}: wanted {want!r}, got {got!r}"
-            found.append(Finding(what, values=(want, ABSENT if got is None else got), path=("header", name)))
-    undeclared = any(not finding.declared for finding in found)
-    if undeclared and answer.status in NOT_OFFERED and not server.offers(path, method):
+
+    def found() -> Iterator[Finding]:
+        yield from judge.compare("http", parsed(answer), ENGINE if server.engine else HTTP)
+        for name, want in recording.headers.items():
+            got = answer.headers.get(name)
+            if got is None or got.partition(";")[0] != want.partition(";")[0]:
+                values = (want, ABSENT if got is None else got)
+                what = f"header {name}: wanted {want!r}, got {got!r}"
+                yield Finding(what, values=values, path=("header", name))
+
+    lacking = answer.status in NOT_OFFERED and any(not finding.declared for finding in found())
+    if lacking and not server.offers(path, method):
         yield absent(method, path)
     else:
-        yield from found
+        yield from found()
 
 
 def _are_ids(value: Any) -> bool:
