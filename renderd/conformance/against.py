@@ -22,7 +22,7 @@ from renderd.conformance.checks import (
 from renderd.conformance.client import Answer
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.reading import reading
+from renderd.conformance.reading import gathered, reading
 
 NOTHING = Divergences([])
 """No difference between two live servers is declared."""
@@ -44,7 +44,7 @@ def check(server: Server, other: Server, case: Case, recording: Recording) -> di
             with reading(server.client, found, "http"):
                 lacking = _lacking(server, other, case.request["path"], case.request["method"], answer.status)
                 judge = Judge(NOTHING, case, witness, judged)
-                found["http"] = [lacking] if lacking else list(check_http(server, judge, case, witness))
+                found["http"] = [lacking] if lacking else gathered(check_http(server, judge, case, witness))
         return found
 
     path = f"/v1/{ROUTES[case.api]}/render"
@@ -57,7 +57,7 @@ def check(server: Server, other: Server, case: Case, recording: Recording) -> di
             witness.status, witness.render = answer.status, _body(answer)
             found["render"] = _comparable(other, path, witness.view("render"))
             with reading(server.client, found, "render"):
-                found["render"] += check_render(server, Judge(NOTHING, case, witness, judged), case)
+                gathered(check_render(server, Judge(NOTHING, case, witness, judged), case), found["render"])
     if recording.generate is None:
         return found
     path = f"/v1/{ROUTES[case.api]}/derender"

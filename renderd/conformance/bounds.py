@@ -13,10 +13,8 @@ CHARACTERS = 65536
 
 
 def cut(value: Any) -> Any:
-    """A value; of one that is longer, as JSON, the beginning, as text that says how long it was."""
-    if value is ABSENT or value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    """A value; of one that is longer, the beginning of its JSON, as text that says how long it was."""
+    text = _text(value)
     return value if len(text) <= CHARACTERS else cut_text(text)
 
 
@@ -27,3 +25,14 @@ def cut_text(text: str) -> str:
 def cut_path(path: Path) -> Path:
     """The same of a place: keys can be as long as texts."""
     return tuple(one if isinstance(one, int) else cut_text(one) for one in path)
+
+
+def length(value: Any) -> int:
+    """Characters of a text, or of a value's JSON."""
+    return len(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is ABSENT else msgspec.json.encode(value).decode()

@@ -26,7 +26,7 @@ from renderd.conformance.defects import UNKNOWN
 from renderd.conformance.formats import Assembler, assembly, is_answer, outline
 from renderd.conformance.malformed import Unreadable, excerpt, reason
 from renderd.conformance.paths import show
-from renderd.conformance.reading import reading
+from renderd.conformance.reading import gathered, reading
 from renderd.conformance.rules import BATCH, hop_rules, stream_rules
 
 _CREATED = re.compile(rb'"created(?:_at)?":\s*\d+')
@@ -104,7 +104,7 @@ class Derendering:
         return reading(self._server.client, self._found, check)
 
     def _add(self, check: str, findings: Iterator[Finding] | Sequence[Finding]) -> None:
-        self._found.setdefault(check, []).extend(findings)
+        gathered(findings, self._found.setdefault(check, []))
 
     def whole(self, generate: Json | None = None) -> Any:
         """The answer to the engine's, or to another one of it, in one call; an error as `failure` has it."""
@@ -178,14 +178,14 @@ class Derendering:
                 chunks += side._stream([event], side._call, states)
         except StreamRefused as refused:
             return [Finding(f"the replica refused a state: {refused}")]
-        return [
+        return gathered(
             Finding(
                 f"{show(difference.path)}: one server {brief(difference.want)}, two {brief(difference.got)}",
                 values=(difference.want, difference.got),
                 path=difference.path,
             )
             for difference in differences(own, assembled(chunks), self._own_rules)
-        ]
+        )
 
     def chunks_of(self, events: list[Json]) -> Iterator[list[Json]]:
         """What each event brings, call by call. StreamRefused when one fails."""

@@ -28,7 +28,7 @@ from renderd.conformance.derendering import Derendering, StreamRefused
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.formats import assembly, is_answer
 from renderd.conformance.malformed import Unreadable
-from renderd.conformance.reading import reading
+from renderd.conformance.reading import gathered, reading
 from renderd.conformance.runner import Interrupted, Progress, Result, ServerError, quiet
 
 LONG = 1500
@@ -56,7 +56,8 @@ def check(
     wanted: Callable[[Case], bool] = lambda case: True,
     progress: Progress = quiet,
 ) -> list[Result]:
-    """All of it. Raises ServerError where the server tokenizes nothing, Interrupted when it is gone."""
+    """All of it. Raises ServerError where the server tokenizes nothing, Interrupted when it is gone,
+    or somebody ends the run."""
     cases = [case for case in [*_special(), *_texts(golden)] if wanted(case)]
     results: list[Result] = []
     for done, case in enumerate(cases):
@@ -65,9 +66,9 @@ def check(
         try:
             with reading(server.client, found, _CHECKS.get(case.api, "stream")):
                 for name, findings in _check(server, replica, case):
-                    found.setdefault(name, []).extend(findings)
-        except Gone as gone:
-            raise Interrupted(results, str(gone)) from gone
+                    gathered(findings, found.setdefault(name, []))
+        except (Gone, KeyboardInterrupt) as cause:
+            raise Interrupted(results, cause) from cause
         results.append(Result(case, found, case.server))
     return results
 

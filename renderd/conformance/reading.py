@@ -1,13 +1,49 @@
-"""An answer that cannot be read, or did not come, is a finding of its case: the run goes on."""
+"""What is kept of what is found. An answer that cannot be read is a finding of its case: the run goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from renderd.conformance.bounds import length
 from renderd.conformance.checks import Finding
 from renderd.conformance.client import Client, Gone, NoAnswer
 from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
+
+
+FAILURES = 100
+"""Of a check, that are told one by one."""
+
+SIZE = 65536
+"""Characters of what they say, and of their values, that are not too many."""
+
+MORE = Finding("and more, which are not told")
+
+
+def gathered(findings: Iterable[Finding], kept: list[Finding] | None = None) -> list[Finding]:
+    """The findings of a check, behind those that were `kept` of it, where there are any.
+
+    How many differences an answer has is its server's affair. Behind the first FAILURES, or when they are
+    SIZE, those that make no case fail are dropped, and the first that does is MORE: no further one is made.
+    """
+    kept = [] if kept is None else kept
+    failures = sum(not one.declared and not one.aside for one in kept)
+    size = sum(map(_size, kept))
+    for finding in () if MORE in kept else findings:
+        fails = not finding.declared and not finding.aside
+        full = failures >= FAILURES or size > SIZE
+        if full and fails:
+            kept.append(MORE)
+            break
+        if not full:
+            kept.append(finding)
+            failures += fails
+            size += _size(finding)
+    return kept
+
+
+def _size(finding: Finding) -> int:
+    return len(finding.what) + sum(map(length, finding.values or ()))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from renderd.conformance.client import Client, Gone
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
-from renderd.conformance.reading import reading
+from renderd.conformance.reading import gathered, reading
 
 Outcome = Literal["pass", "equivalent", "declared", "fail", "absent", "unfit"]
 OUTCOMES: tuple[Outcome, ...] = ("pass", "equivalent", "declared", "fail", "absent", "unfit")
@@ -47,11 +47,12 @@ class ServerError(Exception):
 
 
 class Interrupted(ServerError):
-    """The server was gone before the end. `results`: of the cases before."""
+    """The server was gone before the end, or somebody ended the run. `results`: of the cases before."""
 
-    def __init__(self, results: list[Result], why: str) -> None:
-        super().__init__(why)
+    def __init__(self, results: list[Result], cause: BaseException) -> None:
+        super().__init__(str(cause))
         self.results = results
+        self.cause = cause
 
 
 def served_model(client: Client) -> str:
@@ -117,8 +118,8 @@ def replay(
         progress(done, len(cases), case.id)
         try:
             found = _found(asked, case, recordings.get(case.id), compare)
-        except Gone as gone:
-            raise Interrupted(results, str(gone)) from gone
+        except (Gone, KeyboardInterrupt) as cause:
+            raise Interrupted(results, cause) from cause
         results.append(Result(case, found, family))
     return results
 
@@ -145,10 +146,10 @@ def _compare(
 ) -> dict[str, list[Finding]]:
     judge = Judge(divergences, case, recording, server)
     if case.api == "http":
-        return {"http": list(check_http(server, judge, case, recording))}
+        return {"http": gathered(check_http(server, judge, case, recording))}
     if lacking := recording.lacking(case):
         return {"recording": [Finding(lacking)]}
-    found = {"render": list(check_render(server, judge, case))}
+    found = {"render": gathered(check_render(server, judge, case))}
     if recording.generate is not None:
         found |= Derendering(server, judge, case, recording).run()
     return found
