@@ -13,14 +13,10 @@ from msgspec.structs import force_setattr
 from renderd.conformance.bounds import cut, cut_path, cut_text
 from renderd.conformance.cases import Case, Failure, Json, Recording, answer_or_failure, readable
 from renderd.conformance.client import Answer, Client
-from renderd.conformance.compare import (
-    Rules,
-    differences,
-)
+from renderd.conformance.compare import Difference, Rules, differences
 from renderd.conformance.defects import UNKNOWN
-from renderd.conformance.divergences import Divergences, Where
+from renderd.conformance.divergences import Divergences, Verdict, Where
 from renderd.conformance.equivalents import Equivalents
-from renderd.conformance.formats import is_answer
 from renderd.conformance.paths import ABSENT, Path, show
 from renderd.conformance.rules import ENGINE, ERROR, HTTP, RENDER, SCHEMA_ERROR
 
@@ -90,6 +86,14 @@ class Server:
                 renamed["message"] = renamed["message"].replace(recorded, own)
         return renamed
 
+    def named(self, answer: Any) -> Any:
+        """An answer of this server with its name for the model: in an error it takes a path out."""
+        if failed(answer) and isinstance(answer["message"], str):
+            for said in NAMING:
+                named = answer["message"].replace(said.format("<path>"), said.format(self.model))
+                answer = Failure({**answer, "message": named})
+        return answer
+
     def offers(self, path: str, method: str = "POST") -> bool:
         """Whether there is such a route at all. A body that lacks everything is a 400 where there is one."""
         known = self._offered.get((method, path))
@@ -152,45 +156,53 @@ class Judge:
         if want is ABSENT:
             return
         if self._server is not None:
-            want = self._server.renamed(want)
-        if failed(want) and not failed(got) and not self._is_answer(where, got):
-            what = f"status: wanted {want['status']}, got 200 and no answer: {brief(got)}"
-            yield Finding(what, values=(want["status"], 200), path=("error", "status"))
+            want, got = self._server.renamed(want), self._server.named(got)
+        if not failed(want) and not failed(got):
+            yield from self._differing(where, want, got, rules, own_batch)
             return
-        if failed(want) or failed(got):
-            where = "error"
-            said = (got if failed(got) else want)["message"]
-            want, got, rules = comparable_failures(want, got)
-        for difference in differences(want, got, rules):
-            verdict = self._divergences.judge(
-                self._case, self._recording, where, want, got, difference, own_batch
-            )
-            what = f"{show(difference.path)}: wanted {brief(difference.want)}, got {brief(difference.got)}"
-            values = (difference.want, difference.got)
-            path = ("error", *difference.path) if where == "error" else difference.path
-            if path == ("error", "status"):
-                what += f" ({brief(said)})"
-            if verdict.entry is not None:
-                yield Finding(what, verdict.entry.id, values=values, path=path)
-            elif self._renders(where) and self._equivalent(want, path, *values):
-                yield Finding(what, aside="equivalent", values=values, path=path)
-            else:
-                if self._divergences.entries:  # their names for defects say nothing where nothing is declared
-                    what = "; ".join([what, *verdict.why_not])
-                    what += f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
-                yield Finding(what, values=values, path=path)
+        said = (got if failed(got) else want)["message"]
+        left, right, error_rules = comparable_failures(want, got)
+        for difference in differences(left, right, error_rules):
+            verdict = self._judge("error", left, right, difference, UNKNOWN)
+            found = self._finding(difference, verdict, "error")
+            if difference.path == ("status",):
+                found = msgspec.structs.replace(found, what=f"{found.what} ({brief(said)})")
+            yield found
+            if verdict.entry is not None and not failed(got) and where != "stream":
+                # The whole answer is compared with ours, and a stream with that of the same server.
+                ours = verdict.entry.answer(self._case)
+                ours = ours if self._server is None else self._server.renamed(ours)
+                yield from self._differing(where, ours, got, rules, None)
 
-    def _is_answer(self, where: Where, got: Any) -> bool:
-        """Whether something has the form of an answer, where it stands beside an error."""
-        if self._renders(where):
-            prompts = got if isinstance(got, list) else [got]
-            return all(isinstance(one, dict) and _are_ids(one.get("token_ids")) for one in prompts)
-        if where != "http":
-            return is_answer(got)
-        if not self._case.request["path"].endswith("/derender"):
-            return isinstance(got, dict | list) and bool(got)
-        streamed = isinstance(got, dict) and "stream_state" in got
-        return is_answer(got.get("chunk")) or bool(got.get("events")) if streamed else is_answer(got)
+    def _differing(
+        self, where: Where, want: Any, got: Any, rules: Rules, own_batch: Any
+    ) -> Iterator[Finding]:
+        """How two answers differ. Without `own_batch` nothing may that an engine notices."""
+        for difference in differences(want, got, rules):
+            verdict = (
+                Verdict(None)
+                if own_batch is None
+                else self._judge(where, want, got, difference, own_batch)
+            )
+            found = self._finding(difference, verdict)
+            values = (difference.want, difference.got)
+            if not found.declared and self._renders(where) and self._equivalent(want, found.path, *values):
+                found = Finding(_told(difference), aside="equivalent", values=values, path=found.path)
+            yield found
+
+    def _judge(self, where: Where, want: Any, got: Any, difference: Difference, own_batch: Any) -> Verdict:
+        return self._divergences.judge(
+            self._case, self._recording, where, want, got, difference, own_batch
+        )
+
+    def _finding(self, difference: Difference, verdict: Verdict, *before: str) -> Finding:
+        what = _told(difference)
+        if verdict.entry is None and self._divergences.entries:  # names for defects say nothing without any
+            what = "; ".join([what, *verdict.why_not])
+            what += f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
+        declared = "" if verdict.entry is None else verdict.entry.id
+        values = (difference.want, difference.got)
+        return Finding(what, declared, values=values, path=(*before, *difference.path))
 
     def _renders(self, where: Where) -> bool:
         http = self._case.request.get("path", "").partition("?")[0] if where == "http" else ""
@@ -246,8 +258,8 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
         yield from found()
 
 
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
+def _told(difference: Difference) -> str:
+    return f"{show(difference.path)}: wanted {brief(difference.want)}, got {brief(difference.got)}"
 
 
 ROUTES = {

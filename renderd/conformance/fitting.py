@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from renderd.conformance.runner import (
     ServerError,
     other_tokens,
     quiet,
-    served_model,
     server_under_test,
 )
 
@@ -35,16 +34,17 @@ ENOUGH = 0.8
 UNFIT_LIMIT = 0.05
 """The part of a configuration's cases that may be for another tokenizer."""
 
-_GREETING: Json = {"messages": [{"role": "user", "content": "hi"}]}
-_TOOL: Json = {
-    "type": "function",
-    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+CONTESTED = 80
+"""Cases that are tried of configurations that are too much alike for ten to tell them apart."""
+
+CLOSE = 0.95
+"""How near to the nearest of these another one is replayed as well."""
+
+FLAGGED: dict[str, Callable[[Json], bool]] = {
+    "--trust-request-chat-template": lambda request: "chat_template" in request,
+    "--enable-auto-tool-choice": lambda request: bool(request.get("tools")) and "tool_choice" not in request,
 }
-RIGHTS = {
-    "--trust-request-chat-template": _GREETING | {"chat_template": "x"},
-    "--enable-auto-tool-choice": _GREETING | {"tools": [_TOOL], "tool_choice": "auto"},
-}
-"""Flags that few cases show, and chat requests that are refused without them."""
+"""Flags that few cases show, and the chat requests that are refused without them."""
 
 Pair = tuple[Case, Recording]
 
@@ -57,6 +57,7 @@ class Fit(msgspec.Struct):
         prompts: had at least the recorded prompt, whatever the sampling parameters are written like.
         derendered, said: how many derender was asked, and how many have the recorded answer. What a server
             counts or calls by chance is no part of it.
+        flagged: a request that needs a flag is refused, or not, as it was when it was recorded.
     """
 
     server: str
@@ -65,6 +66,7 @@ class Fit(msgspec.Struct):
     prompts: int = 0
     derendered: int = 0
     said: int = 0
+    flagged: bool = True
 
     @property
     def good(self) -> bool:
@@ -85,28 +87,42 @@ def fits(
     """Of every configuration of a render server. Raises ServerError, OSError."""
     found: list[Fit] = []
     strange: set[str] = set()
-    rights = _rights(client)
-    names = [
-        name
-        for name, table in golden.servers.items()
-        if table.get("kind") != "engine"
-        and all((flag in table["flags"]) == given for flag, given in rights.items())
-    ]
+    names = [name for name, table in golden.servers.items() if table.get("kind") != "engine"]
     for done, name in enumerate(names):
         progress(done, len(names), f"does {name} fit?")
         model = str(golden.servers[name]["model"])
-        sample = [] if model in strange else _sample(golden, name)
-        server = server_under_test(client, golden, name)
-        fit = Fit(name, len(sample))
-        for case, recording in sample:
-            with reading(client, {}, ""):  # what cannot be read is not right
-                if other_tokens(server, case, recording):
-                    strange.add(model)
-                    fit = Fit(name, len(sample))
-                    break
-                _try(server, Judge(divergences, case, recording, server), case, recording, fit)
-        found.append(fit)
+        fit = Fit(name, 0) if model in strange else _fit(client, golden, divergences, name, SAMPLE)
+        if fit is None:
+            strange.add(model)
+        found.append(fit or Fit(name, 0))
     return found
+
+
+def _fit(client: Client, golden: Golden, divergences: Divergences, name: str, most: int) -> Fit | None:
+    """Of one configuration. None where the server writes an output with other token ids."""
+    sample = _sample(golden, name, most)
+    server = server_under_test(client, golden, name)
+    fit = Fit(name, len(sample))
+    for case, recording in sample:
+        with reading(client, {}, ""):  # what cannot be read is not right
+            if other_tokens(server, case, recording):
+                return None
+            _try(server, Judge(divergences, case, recording, server), case, recording, fit)
+    for case, recording in _flagged(golden, name):
+        with reading(client, {}, ""):
+            answer = client.post("/v1/chat/completions/render", server.renamed(case.request))
+            fit.flagged &= (answer.status == 400) == (recording.status == 400)
+    return fit
+
+
+def _flagged(golden: Golden, name: str) -> Iterator[Pair]:
+    """A case for each flag that few cases show, where there is one."""
+    recordings = golden.recordings(name)
+    for shows in FLAGGED.values():
+        for case in golden.cases(name):
+            if case.api == "chat" and shows(case.request) and case.id in recordings:
+                yield case, recordings[case.id]
+                break
 
 
 def fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
@@ -130,33 +146,48 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, progress: 
             f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted{derendered}. It was started with "
             f"{flags}. --server {nearest.server} replays it all the same"
         )
-    alike = [group for group in groups if _alike(group)]
     # One that derender could not be asked about says nothing of those that it could.
-    asked = [group for group in groups if any(fit.derendered for fit in group)] or groups
-    if not any(group in alike for group in asked):
-        least = max(map(_likeness, asked)) * Fraction(ENOUGH)
-        near = [group for group in asked if _likeness(group) >= least]
-        names = [fit.server for group in near for fit in group]
+    asked = [group for group in groups if any(fit.derendered for fit in group)]
+    chosen = _near(asked or groups, ENOUGH)
+    if asked and len(chosen) > 1:
+        more = (_fit(client, golden, divergences, fit.server, CONTESTED) for group in chosen for fit in group)
+        chosen = _near(_groups(golden, [fit for fit in more if fit is not None]), CLOSE)
+    if not any(map(_alike, chosen)):
+        names = [fit.server for group in chosen for fit in group]
         _tell(golden, names, "No configuration is answered alike. Of these the prompts are as recorded:")
-        alike += near
-    chosen = {fit.server for group in alike for fit in group}
-    left = [fit.server for group in groups for fit in group if fit.server not in chosen]
+    chosen += [group for group in groups if group not in asked and _alike(group)]
+    replayed = {fit.server for group in chosen for fit in group}
+    left = [fit.server for group in groups for fit in group if fit.server not in replayed]
     if left:
         _tell(golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
-    return [fit.server for fit in found if fit.server in chosen]
+    return [fit.server for fit in found if fit.server in replayed]
+
+
+def _near(groups: Sequence[list[Fit]], part: float) -> list[list[Fit]]:
+    """The groups most like the server, and those that are nearly so: a part of it."""
+    right = [group for group in groups if all(fit.flagged for fit in group)] or groups
+    least = max(map(_likeness, right)) * Fraction(part)
+    return [group for group in right if _likeness(group) >= least]
 
 
 def _alike(group: Sequence[Fit]) -> bool:
     """Whether both routes answer as recorded, as far as one can see."""
+    if not all(fit.flagged for fit in group):
+        return False
     tried, asked = sum(fit.tried for fit in group), sum(fit.derendered for fit in group)
     rendered = sum(fit.right for fit in group) >= ENOUGH * tried
     return rendered and sum(fit.said for fit in group) >= ENOUGH * asked
 
 
 def _likeness(group: Sequence[Fit]) -> Fraction:
-    """Which part of what was asked came out as recorded, or near enough."""
-    asked = sum(2 * fit.tried + fit.derendered for fit in group)
-    return Fraction(sum(fit.right + fit.prompts + fit.said for fit in group), max(1, asked))
+    """Which part of what was asked came out as recorded, or near enough: of each route as much."""
+    rendered = _part(sum(fit.right + fit.prompts for fit in group), 2 * sum(fit.tried for fit in group))
+    asked = sum(fit.derendered for fit in group)
+    return rendered if not asked else (rendered + _part(sum(fit.said for fit in group), asked)) / 2
+
+
+def _part(some: int, of: int) -> Fraction:
+    return Fraction(some, of or 1)
 
 
 def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
@@ -172,18 +203,6 @@ def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
 def _tell(golden: Golden, names: Sequence[str], what: str) -> None:
     started = (f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in names)
     print(what, *started, sep="\n", file=sys.stderr)
-
-
-def _rights(client: Client) -> dict[str, bool]:
-    """Which of `RIGHTS` the server was started with, as far as it says."""
-    found = {}
-    for flag, request in RIGHTS.items():
-        body = {"model": served_model(client), **request}
-        with reading(client, {}, ""):
-            answer = client.post("/v1/chat/completions/render", body)
-            if answer.status in (200, 400):
-                found[flag] = answer.status == 200
-    return found
 
 
 def _try(server: Server, judge: Judge, case: Case, recording: Recording, fit: Fit) -> None:
@@ -222,7 +241,7 @@ def _same_prompt(server: Server, case: Case, recording: Recording) -> bool:
         ids = [one["token_ids"] for one in body] if isinstance(body, list) else body["token_ids"]
     except (msgspec.DecodeError, LookupError, TypeError):
         return False
-    return bool(ids == recording.prompt_token_ids)
+    return bool(ids == (recording.prompt_token_ids or recording.render["token_ids"]))
 
 
 def fits_folder(golden: Golden, folder: Path) -> list[Fit]:
@@ -258,7 +277,7 @@ def _texts(golden: Golden, server: str) -> Iterator[tuple[str, list[int]]]:
             yield text, first["choices"][0]["token_ids"]
 
 
-def _sample(golden: Golden, server: str) -> Sequence[Pair]:
+def _sample(golden: Golden, server: str, most: int) -> Sequence[Pair]:
     """Cases from all over a configuration, of those with an output where there are any."""
     recordings = golden.recordings(server)
     pairs = [(case, recordings[case.id]) for case in golden.cases(server) if case.id in recordings]
@@ -266,4 +285,4 @@ def _sample(golden: Golden, server: str) -> Sequence[Pair]:
     rendered = [pair for pair in pairs if pair[0].api != "http" and pair[1].status == 200]
     scripted = [pair for pair in rendered if pair[0].output is not None]
     chosen = scripted or rendered or pairs
-    return chosen[:: max(1, len(chosen) // SAMPLE)][:SAMPLE]
+    return chosen[:: max(1, len(chosen) // most)][:most]

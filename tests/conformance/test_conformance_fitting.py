@@ -15,7 +15,7 @@ import pytest
 from golden.models import model_path
 from hatch_build import pack
 from renderd.conformance import fitting, main
-from renderd.conformance.cases import Golden
+from renderd.conformance.cases import Golden, failure
 from renderd.conformance.checks import Server
 from renderd.conformance.client import Client
 from renderd.conformance.divergences import Divergences
@@ -141,6 +141,8 @@ def test_errors_name_the_model_as_it_is_served() -> None:
     for said in ("The model `x` does not exist. Valid aliases: {}.", "{} is not a multimodal model"):
         told, own = ({"message": said.format(name)} for name in ("qwen3", "own/name"))
         assert server.renamed(told) == own
+        masked = failure(404, {"error": {"message": said.format("<path>")}})
+        assert server.named(masked)["message"] == own["message"]
 
 
 @pytest.mark.parametrize(

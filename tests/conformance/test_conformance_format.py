@@ -187,7 +187,7 @@ def test_the_pages_name_what_is_there(page: str, capsys: pytest.CaptureFixture[s
     own = text.partition("<!-- results")[0]  # behind it are flags of other servers
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", own))
     flags -= {"--max-model-len", "--served-model-name", "--chat-template"}  # of the servers
-    flags -= set(fitting.RIGHTS)
+    flags -= set(fitting.FLAGGED)
     helped = capsys.readouterr().out
     assert {flag for flag in flags if flag not in helped} == set()
     linked = re.findall(r"\]\(([^)#:]+)\)", text)
