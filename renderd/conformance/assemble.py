@@ -148,6 +148,8 @@ class _Choice:
                 return
         elif call.get("id") is not None or function.get("name") is not None:
             self._fault(f"call {index} started twice")
+        elif call.get("type") not in (None, "function"):
+            self._fault(f"call {index} is of type {call['type']!r}")
         self._calls[index]["function"]["arguments"] += function.get("arguments") or ""
 
     def _add_logprobs(self, logprobs: dict[str, Any]) -> None:

@@ -13,6 +13,12 @@ _TEXTS = {
 }
 """Kinds of deltas, and where the `done` event of each has the whole text."""
 
+_ENDING = {"status", "output", "usage", "incomplete_details"}
+"""What a response has only in the end."""
+
+_GROWING = {"status", "content", "arguments", "input"}
+"""What an item has only when it is done."""
+
 _LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
@@ -31,6 +37,8 @@ class ResponseAssembly:
         self._items: list[dict[str, Any]] = []
         self._open: dict[str, Any] | None = None
         self._said: list[str] = []
+        self._logprobs: list[Any] = []
+        self._parts: list[dict[str, Any]] = []
 
     def add(self, event: dict[str, Any]) -> None:
         """Take the next event."""
@@ -44,9 +52,7 @@ class ResponseAssembly:
         self._count += 1
         stem, _, change = kind.rpartition(".")
         if kind in ("response.created", "response.in_progress"):
-            self._begun = event["response"]
-            if self._begun["output"] or self._begun["status"] != "in_progress":
-                self.faults.append(f"{kind} has output or is over")
+            self._begin(event["response"], kind)
         elif kind in _LAST:
             self._end(event["response"])
         elif kind == "response.output_item.added":
@@ -64,27 +70,49 @@ class ResponseAssembly:
             self.faults.append("never ended")
         return response_outline(self._ended | {"output": self._items})
 
+    def _begin(self, response: dict[str, Any], kind: str) -> None:
+        if response["status"] != "in_progress" or any(response.get(key) for key in _ENDING - {"status"}):
+            self.faults.append(f"{kind} has output or is over")
+        if self._begun:
+            self._changed(self._begun, response)
+        self._begun = response
+
+    def _changed(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        for key in sorted((before.keys() | after.keys()) - _ENDING):
+            if before.get(key) != after.get(key):
+                self.faults.append(f"{key} changed")
+
     def _start(self, event: dict[str, Any]) -> None:
         if self._open is not None or event["output_index"] != len(self._items):
             self.faults.append(f"item {event['output_index']} added behind {len(self._items)}")
-        self._open, self._said = event["item"], []
+        self._open, self._said, self._logprobs, self._parts = event["item"], [], [], []
 
     def _say(self, event: dict[str, Any], stem: str, change: str) -> None:
         opened = self._open or {}
         if event["item_id"] != opened.get("id") or event["output_index"] != len(self._items):
             self.faults.append(f"{stem}.{change} of no open item")
+        if event.get("name", opened.get("name")) != opened.get("name"):
+            self.faults.append(f"{stem}.{change} names another call")
         if change == "delta":
             self._said.append(event["delta"])
+            self._logprobs += event.get("logprobs") or []
         elif change == "done":
             whole = event[_TEXTS[stem]] if stem in _TEXTS else event["part"]["text"]
             if whole != "".join(self._said):
                 self.faults.append(f"{stem}.done repeats another text")
+        if change == "done" and stem == "response.content_part":
+            self._parts.append(event["part"])
+            if _without_bytes(event["part"].get("logprobs") or []) != _without_bytes(self._logprobs):
+                self.faults.append("the deltas have other logprobs than their part")
 
     def _stop(self, event: dict[str, Any]) -> None:
         item, opened = event["item"], self._open or {}
-        same = all(item.get(key) == opened.get(key) for key in ("id", "type", "call_id", "name"))
+        keys = (item.keys() | opened.keys()) - _GROWING
+        same = all(item.get(key) == opened.get(key) for key in keys)
         if self._open is None or not same or event["output_index"] != len(self._items):
             self.faults.append(f"item {event['output_index']} done")
+        if (item.get("content") or []) != self._parts:
+            self.faults.append(f"item {event['output_index']} has other parts than were done")
         self._items.append(item)
         self._open = None
 
@@ -94,11 +122,18 @@ class ResponseAssembly:
             self.faults.append("the response ended in an item")
         if response["output"] != self._items:
             self.faults.append("the last event has other items than those before")
-        for key in ("id", "created_at", "model", "tools", "tool_choice"):
-            if response.get(key) != self._begun.get(key):
-                self.faults.append(f"{key} changed")
+        self._changed(self._begun, response)
 
 
 def response_outline(batch: dict[str, Any]) -> dict[str, Any]:
     """Of a batch answer, what a stream can say too: all but when."""
     return {key: value for key, value in batch.items() if key not in ("id", "created_at", "model")}
+
+
+def _without_bytes(logprobs: list[Any]) -> list[Any]:
+    """Log probabilities as deltas have them."""
+    return [
+        {key: value for key, value in one.items() if key not in ("bytes", "top_logprobs")}
+        | {"top_logprobs": _without_bytes(one.get("top_logprobs") or [])}
+        for one in logprobs
+    ]

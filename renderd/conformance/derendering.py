@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from renderd.conformance import chunking, eagerness, envelope
 from renderd.conformance.cases import Case, Json, Recording, assembled, sse_events
-from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, parsed
+from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, parsed, untyped
 from renderd.conformance.client import Answer
-from renderd.conformance.compare import differences
+from renderd.conformance.compare import Difference, differences
 from renderd.conformance.defects import UNKNOWN
-from renderd.conformance.formats import Assembler, assembly, is_answer, outline
+from renderd.conformance.formats import Assembler, assembly, is_answer, outline, said
 from renderd.conformance.malformed import Unreadable, excerpt, reason
 from renderd.conformance.paths import show
 from renderd.conformance.reading import gathered, reading
@@ -125,6 +126,7 @@ class Derendering:
         answer = self._server.client.post(self._path, encoded)
         got = parsed(answer)
         self._add("batch", self._judge.compare("batch", got, BATCH))
+        self._add("batch", untyped(answer))
         if answer.status == 200 and isinstance(got, dict):
             for key, wanted in (("id", wanted_id), ("model", self._server.model)):
                 if got.get(key) != wanted:
@@ -227,9 +229,9 @@ class Derendering:
         name = "as the engine streamed it"
         self._judge_stream(made, own, name)
         self._judge_envelopes(chunks, name)
-        if self._recording.stream:
-            differing = dict.fromkeys(envelope.differing_usage(self._recording.stream, events, chunks))
-            self._add("coupled", [Finding(sentence) for sentence in differing])
+        if own is not UNKNOWN:
+            usages = envelope.differing_usage(self._recorded, events, chunks, own.get("usage"))
+            self._add("coupled", _beside(usages))
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
         """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
@@ -264,6 +266,15 @@ class Derendering:
         request_id = (generate if self._single else generate[0])["request_id"]
         sentences = dict.fromkeys(envelope.faults(chunks, self._server.model, request_id))
         self._add("order", [Finding(f"{name}: {sentence}") for sentence in sentences])
+        self._add("order", _beside(envelope.differing_frames(self._recorded, chunks), f"{name}: "))
+
+    @cached_property
+    def _recorded(self) -> list[Json]:
+        """The recorded chunks or events, the coupled server's or else derender's, with the model renamed."""
+        if self._recording.stream is not None:
+            return list(self._server.renamed(self._recording.stream))
+        stream = self._recording.derender_stream or {"status": 404}
+        return list(self._server.renamed(said(stream["chunks"]))) if stream["status"] == 200 else []
 
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.
@@ -352,6 +363,8 @@ class Derendering:
     def _answer(self, answer: Answer) -> StreamAnswer:
         if answer.status != 200:
             raise StreamRefused(answer)
+        for finding in untyped(answer):
+            raise Unreadable(f"streamed, {finding.what}")
         try:
             return _decode_answer(answer.body)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -361,6 +374,15 @@ class Derendering:
 
 def _refusal(name: str, refused: StreamRefused) -> Finding:
     return Finding(f"{name}: {refused}", values=(200, refused.answer.status), path=("error", "status"))
+
+
+def _beside(differing: Iterable[tuple[str, Difference]], begin: str = "") -> list[Finding]:
+    """Findings about what stands around news, each once."""
+    found: dict[str, Finding] = {}
+    for kind, one in differing:
+        what = f"{begin}{kind}: {show(one.path)}: wanted {brief(one.want)}, got {brief(one.got)}"
+        found.setdefault(what, Finding(what, values=(one.want, one.got), path=one.path))
+    return list(found.values())
 
 
 def _index(event: Json) -> int:

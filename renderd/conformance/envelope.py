@@ -1,12 +1,13 @@
-"""What stands around the news of every chunk of chat and completion: of which answer and model, when, and how
-many tokens so far."""
+"""What stands around the news of every chunk and event of a stream: of which answer and model, when, how many
+tokens so far, and what is the same whatever is said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
 
-from renderd.conformance.compare import timestamp
+from renderd.conformance.compare import Difference, Rule, Rules, anything, differences, text, timestamp
+from renderd.conformance.paths import ABSENT
 
 Chunk = dict[str, Any]
 
@@ -22,25 +23,34 @@ _KEYS = {
 """All that the references write."""
 
 
-def faults(chunks: Iterable[Chunk], model: str, request_id: str) -> Iterator[str]:
-    """Sentences about chunks that name another answer or model, are of no time, or have keys of their own.
-
-    Events of other APIs are left out.
-    """
-    for chunk in chunks:
-        if "choices" not in chunk:
+def faults(events: Iterable[Chunk], model: str, request_id: str) -> Iterator[str]:
+    """Sentences about chunks and events that name another answer or model or are of no time, and about chunks
+    that have keys of their own, or counts and a stop reason that cannot be."""
+    for event in events:
+        named = event if "choices" in event else event.get("message") or event.get("response")
+        if named is None:
             continue
         for key, wanted in (("id", request_id), ("model", model)):
-            if chunk.get(key) != wanted:
-                yield f"{key}: wanted {wanted!r}, got {chunk.get(key)!r}"
-        if not timestamp(None, chunk.get("created")):
-            yield f"created is {chunk.get('created')!r}"
-        for kind, part in _parts(chunk):
-            more = sorted(part.keys() - _KEYS[kind])
-            if more:
-                yield f"a {kind} has {', '.join(more)}"
-        if chunk.get("usage") is not None and (fault := usage_fault(chunk["usage"])):
-            yield f"usage: {fault}"
+            if named.get(key) != wanted:
+                yield f"{key}: wanted {wanted!r}, got {named.get(key)!r}"
+        for key in ("created", "created_at"):
+            if (key in named or (key == "created" and named is event)) and not timestamp(
+                None, named.get(key)
+            ):
+                yield f"{key} is {named.get(key)!r}"
+        if named is event:
+            yield from _chunk_faults(event)
+
+
+def _chunk_faults(chunk: Chunk) -> Iterator[str]:
+    for kind, part in _parts(chunk):
+        more = sorted(part.keys() - _KEYS[kind])
+        if more:
+            yield f"a {kind} has {', '.join(more)}"
+        if kind == "choice" and part.get("finish_reason") is None and part.get("stop_reason") is not None:
+            yield f"stop_reason is {part['stop_reason']!r} before the finish"
+    if chunk.get("usage") is not None and (fault := usage_fault(chunk["usage"])):
+        yield f"usage: {fault}"
 
 
 def _parts(chunk: Chunk) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -53,28 +63,146 @@ def _parts(chunk: Chunk) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "function", call.get("function") or {}
 
 
-def differing_usage(
-    recorded: Iterable[Chunk], events: Sequence[Chunk], own: Sequence[Chunk]
-) -> Iterator[str]:
-    """Sentences about counts beside news that are not those recorded after as many tokens, or that lack.
+def differing_frames(recorded: Iterable[Chunk], own: Iterable[Chunk]) -> Iterator[tuple[str, Difference]]:
+    """Where chunks and events differ from all recorded ones of their kind, but for what they say: the kind,
+    and how it differs from the first of them.
 
-    `own` are the chunks that `events` made, one each: an event without counts makes a chunk without.
+    What they say is put together and compared as a whole, and `faults` has what names the answer. Events of a
+    kind that was not recorded are left out; of chunks it is known that all the rest is null.
     """
-    said = [chunk.get("usage") for chunk in recorded if chunk.get("choices")]
-    theirs: dict[int, Chunk] = {one["completion_tokens"]: one for one in said if one is not None}
+    theirs: dict[Kind, list[Chunk]] = {}
+    for kind, frame in _frames(recorded):
+        known = theirs.setdefault(kind, [])
+        if all(any(differences(one, frame, _rules(kind))) for one in known):
+            known.append(frame)
+    for kind, frame in _frames(own):
+        wanted = theirs.get(kind) or _UNRECORDED.get(kind[0], [])
+        found = [list(differences(one, frame, _rules(kind))) for one in wanted]
+        if all(found):
+            yield from ((" ".join(kind), difference) for one in found[:1] for difference in one)
+
+
+Kind = tuple[str, ...]
+"""Type of an event, and of the block, item, part or delta that it is about; of a chunk, what it is for."""
+
+_UNRECORDED: dict[str, list[Chunk]] = {
+    "chunk": [{"choices": [{}], "system_fingerprint": ""}],
+    "usage chunk": [{"choices": [], "system_fingerprint": ""}],
+}
+
+
+def _frames(events: Iterable[Chunk]) -> Iterator[tuple[Kind, Chunk]]:
+    """Every event with its kind. A chunk counts once for each of its choices."""
+    for event in events:
+        if "choices" not in event:
+            parts = (event.get(key) for key in ("content_block", "delta", "item", "part"))
+            kinds = (part["type"] for part in parts if isinstance(part, dict) and "type" in part)
+            yield (str(event.get("type")), *map(str, kinds)), event
+        elif not event["choices"]:
+            yield ("usage chunk",), event
+        for choice in event.get("choices", ()):
+            finishes = choice.get("finish_reason") is not None
+            opens = bool((choice.get("delta") or {}).get("role"))
+            kind = "finish" if finishes else "role" if opens else "news"
+            yield ("chunk", kind), {**event, "choices": [choice]}
+
+
+def _fingerprint(want: Any, got: Any) -> bool:
+    """The engine's own (contract F): text where text was recorded, which a server may leave out."""
+    return got is None or got is ABSENT or (isinstance(want, str) and isinstance(got, str))
+
+
+def _saying(*places: str, **more: Rule) -> Rules:
+    return Rules({**dict.fromkeys(places, anything), **more}, absent_is_null=True)
+
+
+_OF_CHOICE = ("index", "delta", "text", "logprobs", "finish_reason", "stop_reason", "token_ids")
+_CHUNK = _saying(
+    *("id", "object", "created", "model", "usage", "prompt_token_ids"),
+    *(f"choices[*].{key}" for key in (*_OF_CHOICE, "prompt_token_ids")),
+    system_fingerprint=_fingerprint,
+)
+_ORDER = ("sequence_number", "output_index", "item_id")
+_SAYING = {
+    "chunk": _CHUNK,
+    "usage chunk": _CHUNK,
+    "message_start": _saying("message.id", "message.model"),
+    "content_block_start": _saying(
+        *("index", "content_block.id", "content_block.name"), **{"content_block.signature": text}
+    ),
+    "content_block_delta": _saying(
+        "index", *(f"delta.{key}" for key in ("text", "thinking", "signature", "partial_json"))
+    ),
+    "content_block_stop": _saying("index"),
+    "message_delta": _saying("delta.stop_reason", "delta.stop_sequence", "usage.output_tokens"),
+    "added": _saying(*_ORDER, *(f"item.{key}" for key in ("id", "call_id", "name", "namespace"))),
+    "delta": _saying(*_ORDER, "delta", "logprobs"),
+    "done": _saying(*_ORDER, "text", "arguments", "input", "name", "item", "part"),
+}
+"""Where chunks and events say something, by their type, or by the last word of it."""
+
+_WHOLE = _saying(*_ORDER, "response")
+
+
+def _rules(kind: Kind) -> Rules:
+    return _SAYING.get(kind[0]) or _SAYING.get(kind[0].rpartition(".")[2]) or _WHOLE
+
+
+def differing_usage(
+    recorded: Iterable[Chunk], events: Sequence[Chunk], own: Sequence[Chunk], whole: Any
+) -> Iterator[tuple[str, Difference]]:
+    """Where counts beside news are not those recorded after as many tokens of the choice, or lack.
+
+    `own` are the chunks that `events` made, one each: an event without counts makes a chunk without. `whole`
+    is the usage of the whole answer: where it counts other tokens as reasoning than the recorded stream does
+    in the end, no chunk counts more of them.
+    """
+    theirs: dict[tuple[int, int], Chunk] = {}
+    last: Chunk = {}
+    for chunk in recorded:
+        last = chunk.get("usage") or last
+        for choice in chunk.get("choices", ()):
+            if chunk.get("usage") is not None:
+                theirs[choice["index"], chunk["usage"]["completion_tokens"]] = chunk["usage"]
     if len(events) != len(own) or not theirs:
         return
+    details = _details(whole)
+    bounded = _USAGE.after({_DETAILS: _at_most(details)})
+    equal = _USAGE if details == _details(last) else bounded
     for event, chunk in zip(events, own, strict=True):
         usage = chunk.get("usage")
-        if not chunk.get("choices") or event.get("usage") is None:
-            continue
-        if usage is None:
-            yield "usage: none beside news, recorded with all"
-            continue
-        want = theirs.get(usage.get("completion_tokens")) or usage
-        for key in ("prompt_tokens", "total_tokens"):
-            if usage.get(key) != want.get(key):
-                yield f"usage.{key}: wanted {want.get(key)!r}, got {usage.get(key)!r}"
+        for choice in chunk.get("choices", ()) if event.get("usage") is not None else ():
+            if usage is None:
+                yield "beside news", Difference(("usage",), next(iter(theirs.values())), None)
+                continue
+            count = usage.get("completion_tokens")
+            want = theirs.get((choice["index"], count))
+            total = last["prompt_tokens"] + count
+            reckoned = {**last, "completion_tokens": count, "total_tokens": total}
+            wanted = {_DETAILS: None, **(want or reckoned)}
+            for one in differences(wanted, usage, equal if want else bounded):
+                yield f"after {count} tokens", Difference(("usage", *one.path), one.want, one.got)
+
+
+_USAGE = Rules({}, absent_is_null=True)
+_DETAILS = "completion_tokens_details"
+
+
+def _details(usage: Any) -> Any:
+    return usage.get(_DETAILS) if isinstance(usage, dict) else None
+
+
+def _at_most(whole: Any) -> Rule:
+    """Counts of some tokens, of all of which there are so many."""
+
+    def rule(want: Any, got: Any) -> bool:
+        if not isinstance(whole, dict) or not isinstance(got, dict):
+            return bool((None if got is ABSENT else got) == whole)
+        total, count = (one.get("reasoning_tokens") for one in (whole, got))
+        told = got.keys() == whole.keys() and (count is None) == (total is None)
+        return told and not details_fault(got, total)
+
+    return rule
 
 
 def usage_fault(usage: dict[str, Any]) -> str:

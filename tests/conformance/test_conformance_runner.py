@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ PAIRS = [
     fake.record("a(f12345)b(g)"),
     fake.record("cut(fhalf", "length"),
 ]
+
+
+ERROR: Any = {
+    "error": {"message": "no messages", "type": "BadRequestError", "param": "messages", "code": 400}
+}
 
 
 def run(folder: Path, server: fake.Fake) -> tuple[list[Result], list[str]]:
@@ -53,7 +59,7 @@ def test_right_answers_pass(tmp_path: Path) -> None:
         ("chunk_created", {"order"}),
         ("chunk_banana", {"order"}),
         ("chunk_usage", {"order", "stream", "coupled"}),
-        ("unsteady", {"repeat"}),
+        ("unsteady", {"repeat", "order"}),
         ("random_ids", {"repeat", "stream"}),
     ],
 )
@@ -99,24 +105,132 @@ def test_an_error_in_the_body_of_a_200_is_no_error(tmp_path: Path) -> None:
     assert (finding.path, finding.values) == (("error", "status"), (400, 200))
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [("error_in_a_200", "fail"), ("allows_nothing", "declared")])
-def test_beside_a_declared_200_stands_an_answer(tmp_path: Path, fault: str, outcome: str) -> None:
-    error = {"message": "no messages", "type": "BadRequestError", "param": "messages", "code": 400}
-    refused = {"id": "toy/refused", "server": fake.SERVER, "api": "chat"}
-    refused["request"] = {"model": fake.MODEL, "messages": []}
-    entry = """
-        [[divergence]]
-        id = "more"
-        cases = ["toy/refused"]
-        where = "error"
-        field = "status"
-        kind = "superset"
-        reason = "It can be rendered."
-        reproducer = "toy/refused"
-    """
-    recording = {"id": "toy/refused", "status": 400, "render": {"error": error}}
-    results, _ = run(fake.write(tmp_path, [(refused, recording)], entry), fake.Fake(fault))
-    assert results[0].outcome() == outcome
+class Answering(fake.Fake):
+    """Gives one answer to requests without messages."""
+
+    def __init__(self, status: int, answer: Any) -> None:
+        super().__init__()
+        self.given = status, answer
+
+    def render(self, request: Any) -> tuple[int, Any]:
+        return super().render(request) if request["messages"] else self.given
+
+
+def refused(folder: Path, recorded: tuple[int, Any], entry: str, given: tuple[int, Any]) -> Result:
+    """A request that the reference answered with an error, and the server so."""
+    case = {"id": "toy/refused", "server": fake.SERVER, "api": "chat"}
+    case["request"] = {"model": fake.MODEL, "messages": []}
+    status, body = recorded
+    recording = {"id": "toy/refused", "status": status, "render": body}
+    results, _ = run(fake.write(folder, [(case, recording)], entry), Answering(*given))
+    return results[0]
+
+
+ANSWER = {"token_ids": [1, 2], "sampling_params": {"stop": None}, "model": fake.MODEL}
+RENDERED = f"""
+[[divergence]]
+id = "more"
+where = "error"
+field = "status"
+kind = "superset"
+reason = "It can be rendered."
+reproducer = "toy/refused"
+
+[divergence.cases]
+"toy/refused" = {{ status = 200, answer = '{json.dumps(ANSWER)}' }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ((200, ANSWER), "declared"),
+        ((200, ANSWER | {"token_ids": [1, 3]}), "fail"),
+        ((200, ANSWER | {"token_ids": [1.0, 2.0]}), "fail"),
+        ((200, ANSWER | {"more": 1}), "fail"),
+        ((200, ANSWER | {"sampling_params": {"stop": "banana"}}), "fail"),
+        ((200, [ANSWER]), "fail"),
+        ((200, {}), "fail"),
+        ((200, ERROR), "fail"),
+        ((302, ANSWER), "fail"),
+        ((500, {}), "fail"),
+        ((404, ERROR), "fail"),
+    ],
+)
+def test_beside_a_declared_200_stands_our_answer(tmp_path: Path, given: Any, outcome: str) -> None:
+    assert refused(tmp_path, (400, ERROR), RENDERED, given).outcome() == outcome
+
+
+SAID = """
+[[divergence]]
+id = "said"
+cases = ["toy/refused"]
+where = "error"
+field = ["status", "type", "param", "message"]
+ours = { status = 400, type = "Bad Request", param = "body.messages" }
+defect = "server_error"
+reason = "No messages are the client's mistake."
+reproducer = "toy/refused"
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "changed", "outcome"),
+    [
+        (400, {}, "declared"),
+        (400, {"param": None}, "declared"),  # as recorded
+        (400, {"message": "other words"}, "declared"),
+        (400, {"param": "banana"}, "fail"),
+        (400, {"type": "banana"}, "fail"),
+        (400, {"code": 500}, "fail"),
+        (400, {"message": ""}, "fail"),
+        (400, {"more": 1}, "fail"),
+        (500, {"code": 500}, "fail"),
+        (404, {"code": 404}, "fail"),
+        (429, {"code": 429}, "fail"),
+    ],
+)
+def test_a_declared_error_is_ours(tmp_path: Path, status: int, changed: Any, outcome: str) -> None:
+    recorded = {"message": "list index", "type": "InternalServerError", "param": None, "code": 500}
+    ours = {"message": "none", "type": "Bad Request", "param": "body.messages", "code": 400} | changed
+    given = (status, {"error": ours})
+    assert refused(tmp_path, (500, {"error": recorded}), SAID, given).outcome() == outcome
+
+
+@pytest.mark.parametrize("kind", ["BadRequestError", "Bad Request"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": "banana"},
+        {"code": None},
+        {"code": 422},
+        {"code": 400.0},
+        {"message": None},
+        {"message": " "},
+        {"message": 3},
+        {"more": 1},
+        {"param": 3},
+    ],
+)
+def test_an_error_has_an_envelope(tmp_path: Path, kind: str, changed: Any) -> None:
+    right = ERROR["error"] | {"type": kind}
+    recorded = (400, {"error": right})
+    for place, given, outcome in (
+        ("right", {"error": right}, "pass"),
+        ("changed", {"error": right | changed}, "fail"),
+        ("beside", {"error": right, "detail": []}, "fail"),
+        ("lacking", {"error": {key: right[key] for key in right if key not in changed}}, "fail"),
+    ):
+        if place != "lacking" or changed.keys() & right.keys():
+            assert refused(tmp_path / place, recorded, "", (400, given)).outcome() == outcome
+
+
+def test_an_answer_says_that_it_is_json(tmp_path: Path) -> None:
+    golden = Golden(fake.write(tmp_path, PAIRS))
+    for kind, checks in (("text/html", {"render", "batch", "stream"}), ("Application/JSON", set())):
+        with fake.serving(fake.Fake(), kind) as url:
+            results = replay(Client(url), golden, Divergences([]), fake.SERVER)
+        assert failed_checks(results) == checks
 
 
 def test_other_routes_are_compared(tmp_path: Path) -> None:
