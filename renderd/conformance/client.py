@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import http.client
 import io
 import os
+import re
 import time
 from email.message import Message
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -36,9 +38,25 @@ def add_key(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api-key",
         metavar="KEY",
+        type=_key,
         default=os.environ.get("OPENAI_API_KEY", ""),
         help="sent as a bearer token to every server that is asked (default: $OPENAI_API_KEY)",
     )
+
+
+def _key(text: str) -> str:
+    """A key that can be sent. What is said of another one does not show it."""
+    if not re.fullmatch("[!-~]*", text):
+        raise argparse.ArgumentTypeError("it has characters that no header may have (or $OPENAI_API_KEY has)")
+    return text
+
+
+def connect(arguments: argparse.Namespace, flag: str = "url") -> Client:
+    """A caller of the server that a flag names. ValueError, which names the flag, where it is no URL."""
+    try:
+        return Client(getattr(arguments, flag), key=arguments.api_key)
+    except ValueError as error:
+        raise ValueError(f"--{flag}: {error}") from None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -80,7 +98,10 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """One that has to be there, head and body, within the socket's timeout: not each piece of it."""
+    """One that has to be there, head and body, within the socket's timeout: not each piece of it.
+
+    What comes before it, as 103 Early Hints (RFC 8297), is passed over. http.client does so with a 100 alone.
+    """
 
     def __init__(self, sock: Any, *arguments: Any, **named: Any) -> None:
         super().__init__(sock, *arguments, **named)
@@ -88,19 +109,44 @@ class _Response(http.client.HTTPResponse):
         self.fp.close()
         self.fp = io.BufferedReader(timed)
 
+    def begin(self) -> None:
+        super().begin()
+        while 100 < self.status < 200 and self.status != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            self.headers = self.msg = None  # type: ignore[assignment]  # else it would be begun already
+            super().begin()
+
+
+def _split(url: str) -> SplitResult:
+    """A server's URL. ValueError says what is wrong with it, without what may be a password."""
+    shown = re.sub("//.*@", "//", url, flags=re.DOTALL)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises where it is none
+        (parts.hostname or "").encode("idna")
+    except ValueError:  # which may show a part of a password
+        raise ValueError(f"{shown!r} is no http URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{shown!r} is no http URL")
+    if not re.fullmatch("[!-~]*", parts.path) or not url.isprintable():
+        raise ValueError(f"{shown!r} is no http URL: a path has printable ASCII characters")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{shown!r} is no URL of a server: it has more than host, port and path")
+    return parts
+
 
 class Client:
     """A caller of one server. Not for use by several threads at once. Network failures raise NoAnswer.
 
+    `url` may have `user:password@`, sent as Basic in place of a key; the attribute `url` has it no more.
     `timeout`: seconds that an answer may take from the request to its last byte.
     """
 
     def __init__(self, url: str, timeout: float = 60.0, key: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise ValueError(f"{url!r} is no http URL")
+        parts = _split(url)
+        assert parts.hostname is not None
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self.url = url
+        user, at, host = parts.netloc.rpartition("@")
+        self.url = urlunsplit(parts._replace(netloc=host))
         self.asked = ""
         self.answered: Answer | None = None
         self._timeout = timeout
@@ -108,6 +154,9 @@ class Client:
         self._connection.response_class = _Response
         self._root = parts.path.rstrip("/")
         self._authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        if at:
+            basic = unquote(user if ":" in user else f"{user}:").encode()
+            self._authorization = {"Authorization": f"Basic {base64.b64encode(basic).decode()}"}
         self._unanswered = 0
         self._timeouts = 0
 

@@ -14,6 +14,7 @@ from renderd.conformance.cases import Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, brief, comparable_failures, failed
 from renderd.conformance.compare import Rules, differences, number, request_id
 from renderd.conformance.equivalents import Equivalents
+from renderd.conformance.lines import printable, say
 from renderd.conformance.paths import ABSENT, show
 from renderd.conformance.rules import BATCH, ENGINE, HTTP, RENDER, stream_rules
 from renderd.conformance.runner import Result
@@ -176,8 +177,8 @@ class Comparison:
         for count in self.counts:
             cases = f"{count.cases} case{'s' if count.cases > 1 else ''}"
             families = ", ".join(f"{name} {cases}" for name, cases in by_count(count))
-            what = self.example(count).what
-            paragraphs.append(f"{count.kind}: {cases}\n  {families}\n  {count.example}: {what}")
+            kind, what = map(printable, (str(count.kind), self.example(count).what))
+            paragraphs.append(f"{kind}: {cases}\n  {families}\n  {count.example}: {what}")
         return "\n\n".join([*paragraphs, self.summary()])
 
     def markdown(self) -> str:
@@ -189,7 +190,7 @@ class Comparison:
             families = ", ".join(named[:SHOWN] + more)
             kind = count.kind
             where = kind.route if kind.api == "http" else f"{kind.api} {kind.route}"
-            place = kind.place.replace("|", "\\|")
+            place = printable(kind.place).replace("|", "\\|")
             cells = (where, f"`{place}`" if place else "", str(count.cases), families, f"`{count.example}`")
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join([*lines, "", self.summary()])
@@ -215,13 +216,13 @@ def main(argv: Sequence[str]) -> int:
             raise ValueError(f"{before.reference} and {after.reference} have no answer to the same case")
         at = datetime.now(UTC).isoformat(timespec="seconds")
         run = documents.Run(after.reference, None, before.reference, compared.servers, at)
-        print(compared.markdown() if arguments.markdown else compared.text())
-        for path in arguments.report:
-            documents.write(path, run, compared.results)
+        say(*(compared.markdown() if arguments.markdown else compared.text()).split("\n"))
+        unwritten = documents.write(arguments.report, run, compared.results)
     except (OSError, ValueError) as error:
-        print(f"renderd conformance diff: {error}", file=sys.stderr)
-        return 2
-    return int(compared.differing() > 0)
+        unwritten = [str(error)]
+    for sentence in unwritten:
+        say(f"renderd conformance diff: {sentence}", file=sys.stderr)
+    return 2 if unwritten else int(compared.differing() > 0)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,16 @@ class Run(msgspec.Struct):
     at: str
 
 
-def write(path: Path, run: Run, results: Sequence[Result]) -> None:
-    """Write the report that the name's ending says. OSError, ValueError for another ending."""
+def write(paths: Iterable[Path], run: Run, results: Sequence[Result]) -> list[str]:
+    """Write the reports that the names' endings say. A sentence about each that could not be written."""
     kinds = {".html": as_html, ".json": as_json, ".xml": as_junit}
-    check_path(path)
-    path.write_text(kinds[path.suffix](run, results), encoding="utf-8")
+    unwritten = []
+    for path in paths:
+        try:
+            path.write_text(kinds[path.suffix](run, results), encoding="utf-8")
+        except OSError as error:
+            unwritten.append(f"{path} is not written: {error.strerror}")
+    return unwritten
 
 
 def add_report(parser: argparse.ArgumentParser, about: str) -> None:
@@ -124,14 +129,14 @@ def as_html(run: Run, results: Sequence[Result]) -> str:
 
 def as_junit(run: Run, results: Sequence[Result]) -> str:
     """A test suite a configuration. What is not offered, or does not fit, is skipped."""
-    root = ElementTree.Element("testsuites", name=f"renderd conformance {run.url}")
+    root = ElementTree.Element("testsuites", name=_xml(f"renderd conformance {run.url}"))
     for server in dict.fromkeys(result.case.server for result in results):
         own = [result for result in results if result.case.server == server]
         outcomes = [result.outcome() for result in own]
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=server,
+            name=_xml(server),
             timestamp=run.at,
             tests=str(len(own)),
             failures=str(outcomes.count("fail")),
@@ -140,7 +145,9 @@ def as_junit(run: Run, results: Sequence[Result]) -> str:
         )
         for result, outcome in zip(own, outcomes, strict=True):
             name = f"{result.family}.{areas(result)[0]}"
-            element = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=result.case.id)
+            element = ElementTree.SubElement(
+                suite, "testcase", classname=_xml(name), name=_xml(result.case.id)
+            )
             said = [f"{check}: {finding.what}" for check, finding in _by_weight(result)]
             if outcome == "fail":
                 ElementTree.SubElement(element, "failure", message=_xml(said[0])).text = _xml("\n".join(said))

@@ -23,13 +23,12 @@ import msgspec
 from renderd.conformance import chunking
 from renderd.conformance.cases import Case, Golden, Json, Recording
 from renderd.conformance.checks import ROUTES, Finding, Judge, Server, absent, brief, failed, parsed
-from renderd.conformance.client import Gone
 from renderd.conformance.derendering import Derendering, StreamRefused
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.formats import assembly, is_answer
 from renderd.conformance.malformed import Unreadable
 from renderd.conformance.reading import gathered, reading
-from renderd.conformance.runner import Interrupted, Progress, Result, ServerError, quiet
+from renderd.conformance.runner import Progress, Result, ServerError, quiet
 
 LONG = 1500
 """Tokens of the long answer."""
@@ -55,20 +54,17 @@ def check(
     replica: Server | None,
     wanted: Callable[[Case], bool] = lambda case: True,
     progress: Progress = quiet,
+    results: list[Result] | None = None,
 ) -> list[Result]:
-    """All of it. Raises ServerError where the server tokenizes nothing, Interrupted when it is gone,
-    or somebody ends the run."""
+    """All of it. Raises ServerError where the server tokenizes nothing, Gone. `results` as in replay."""
     cases = [case for case in [*_special(), *_texts(golden)] if wanted(case)]
-    results: list[Result] = []
+    results = [] if results is None else results
     for done, case in enumerate(cases):
         progress(done, len(cases), case.id)
         found: dict[str, list[Finding]] = {}
-        try:
-            with reading(server.client, found, _CHECKS.get(case.api, "stream")):
-                for name, findings in _check(server, replica, case):
-                    gathered(findings, found.setdefault(name, []))
-        except (Gone, KeyboardInterrupt) as cause:
-            raise Interrupted(results, cause) from cause
+        with reading(server.client, found, _CHECKS.get(case.api, "stream")):
+            for name, findings in _check(server, replica, case):
+                gathered(findings, found.setdefault(name, []))
         results.append(Result(case, found, case.server))
     return results
 

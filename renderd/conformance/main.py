@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from renderd.conformance import against, diff, documents, invariants, record, report
+from renderd.conformance import against, diff, documents, ending, invariants, record, report
 from renderd.conformance.cases import REFERENCE, Case, Golden, Recording, carried
 from renderd.conformance.checks import Finding, Server
-from renderd.conformance.client import Client, add_key
+from renderd.conformance.client import Client, NoAnswer, add_key, connect
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.fitting import UNFIT_LIMIT, Fit, fits_folder, fitting
+from renderd.conformance.lines import say
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import (
-    Interrupted,
     Result,
     ServerError,
     replay,
@@ -38,10 +38,20 @@ COMMANDS = {"record": record.main, "diff": diff.main}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Exit status: 0 when all pass or differ as declared, 1 when not, 2 when it cannot ask."""
+    """The command. Exit status: 0 when all pass or differ as declared, 1 when not, 2 when it cannot ask, 130
+    and 143 when SIGINT or SIGTERM ended it."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv and argv[0] in COMMANDS:
-        return COMMANDS[argv[0]](argv[1:])
+    try:
+        with ending.terminable():
+            if argv and argv[0] in COMMANDS:
+                return COMMANDS[argv[0]](argv[1:])
+            return _replay(argv)
+    except KeyboardInterrupt as cause:
+        say(f"renderd conformance: {ending.why(cause)}", file=sys.stderr)
+        return ending.status(cause)
+
+
+def _replay(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not arguments.url and not arguments.model_dir:
@@ -60,12 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             golden.servers = {name: table for name, table in golden.servers.items() if name in tokenized}
         return _run(golden, arguments)
     except (OSError, ValueError, ServerError) as error:
-        print(f"renderd conformance: {error}", file=sys.stderr)
+        say(f"renderd conformance: {error}", file=sys.stderr)
         return 2
 
 
 def _run(golden: Golden, arguments: argparse.Namespace) -> int:
-    client = Client(arguments.url, key=arguments.api_key)
+    client = connect(arguments)
+    other = connect(arguments, "against") if arguments.against else None
+    elsewhere = connect(arguments, "replica") if arguments.replica else None
+    version = _version(client) if arguments.report else None
     told = Told()
     divergences = Divergences.load(arguments.cases / "divergences.toml")
     patterns = arguments.case
@@ -75,17 +88,15 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
 
     servers: list[str] = []
     results: list[Result] = []
-    compared = golden.reference
-    ended = ""
+    compared = "itself" if arguments.invariants else other.url if other else golden.reference
+    ended: BaseException | None = None
     try:
         if arguments.invariants:
-            compared = "itself"
             name = served_model(client)
             replica = None
-            if arguments.replica:
-                elsewhere = Client(arguments.replica, key=arguments.api_key)
+            if elsewhere:
                 replica = Server(elsewhere, served_model(elsewhere), name)
-            results = invariants.check(Server(client, name, name), golden, replica, wanted, told)
+            invariants.check(Server(client, name, name), golden, replica, wanted, told, results)
         else:
             unknown = [name for name in arguments.server or () if name not in golden.servers]
             if unknown:
@@ -94,19 +105,14 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
                 )
             servers = list(dict.fromkeys(arguments.server or fitting(golden, client, divergences, told)))
             for server in servers:
-                check = None
-                if arguments.against:
-                    compared = arguments.against
-                    other = Client(arguments.against, key=arguments.api_key)
-                    other_server = server_under_test(other, golden, server)
-                    check = partial(_against, other_server)
-                results += replay(client, golden, divergences, server, wanted, told, check)
-    except Interrupted as interrupted:
-        results += interrupted.results
+                check = partial(_against, server_under_test(other, golden, server)) if other else None
+                replay(client, golden, divergences, server, wanted, told, check, results)
+    except (NoAnswer, KeyboardInterrupt) as cause:
         if not results:
             raise
-        ended = str(interrupted)
-    told.end()
+        ended = cause
+    finally:
+        told.end()
     for pattern in [] if ended else patterns or ():
         if not any(_matches(result.case.id, pattern) for result in results):
             whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
@@ -116,30 +122,34 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
         if text:
-            print(text, end="\n\n")
+            say(*text.split("\n"), "")
     if compared == golden.reference:
         failed = {result.case.server: None for result in results if result.outcome() == "fail"}
         for server in failed:
             flags = shlex.join(golden.servers[server]["flags"])
-            print(f"{server}, of which cases failed, was recorded with {flags}")
+            say(f"{server}, of which cases failed, was recorded with {flags}")
     asked_of = f"{', '.join(servers) or 'invariants'}: {report.summary(results)}"
-    print(f"{arguments.url} against {compared}, {asked_of}")
+    say(f"{client.url} against {compared}, {asked_of}")
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
     if servers and lacking and not ended:
-        print(f"{lacking} further cases are not in {golden.reference}")
+        say(f"{lacking} further cases are not in {golden.reference}")
     unwatched = sum("coupled" in result.found and "eager" not in result.found for result in results)
     if servers and unwatched:
-        print(f"{unwatched} streams may be late: it is not recorded how many tokens a chunk stands for")
+        say(f"{unwatched} streams may be late: it is not recorded how many tokens a chunk stands for")
+    unwritten: list[str] = []
     if arguments.report:
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        run = documents.Run(arguments.url, _version(client), compared, servers, at)
-        for path in arguments.report:
-            documents.write(path, run, results)
-    if ended:
-        print(f"renderd conformance: ended before all was asked: {ended}", file=sys.stderr)
+        run = documents.Run(client.url, version, compared, servers, at)
+        unwritten = documents.write(arguments.report, run, results)
+    for sentence in unwritten:
+        say(f"renderd conformance: {sentence}", file=sys.stderr)
+    if ended is not None:
+        say(f"renderd conformance: ended before all was asked: {ending.why(ended)}", file=sys.stderr)
+        return ending.status(ended)
+    if unwritten:
         return 2
     if arguments.invariants and invariants.lacks_derender(results):
-        print(f"{arguments.url} has no {invariants.DERENDER}: nothing of it was checked")
+        say(f"{client.url} has no {invariants.DERENDER}: nothing of it was checked")
         return 1
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
@@ -184,11 +194,11 @@ def _say_fits(golden: Golden, found: Sequence[Fit], folder: Path) -> int:
     good = [fit for fit in found if fit.good]
     for fit in good:
         flags = shlex.join(golden.servers[fit.server]["flags"])
-        print(
+        say(
             f"{fit.server}: {fit.right} of {fit.tried} outputs of its model have the recorded ids; started "
             f"with {flags}"
         )
-    print(f"{folder}: the tokenizer of {len(good)} of {len(found)} configurations")
+    say(f"{folder}: the tokenizer of {len(good)} of {len(found)} configurations")
     return 0 if good else 1
 
 

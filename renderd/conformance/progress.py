@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from renderd.conformance.lines import printable
+
 
 class Told:
     """One line on stderr that is written anew; where that is no terminal, a line every ten seconds."""
@@ -18,7 +20,7 @@ class Told:
         if now - self._said < (0.1 if self._terminal else 10):
             return
         self._said = now
-        line = f"{done}/{total} {name}"
+        line = printable(f"{done}/{total} {name}")
         print(f"\r\x1b[K{line[:78]}" if self._terminal else line, file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -10,7 +10,6 @@ from renderd.conformance.checks import Finding
 from renderd.conformance.client import Client, Gone, NoAnswer
 from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
 
-
 FAILURES = 100
 """Of a check, that are told one by one."""
 

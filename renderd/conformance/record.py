@@ -15,17 +15,19 @@ from typing import Any
 
 import msgspec
 
+from renderd.conformance import ending
 from renderd.conformance.adding import ReferenceFile
 from renderd.conformance.against import NOTHING
 from renderd.conformance.cases import Case, Golden, Json, Recording, carried
 from renderd.conformance.checks import NOT_OFFERED, ROUTES, Judge, Server, http_answer
-from renderd.conformance.client import Answer, Client, Gone, NoAnswer, add_key
+from renderd.conformance.client import Answer, Client, Gone, NoAnswer, add_key, connect
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.diff import changes
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
 from renderd.conformance.fitting import fitting
 from renderd.conformance.formats import is_answer
+from renderd.conformance.lines import say
 from renderd.conformance.malformed import MALFORMED, Unreadable, excerpt, reason
 from renderd.conformance.progress import Told
 from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
@@ -82,6 +84,18 @@ class Recorder:
                 self.added += 1
             else:
                 self._compare(server, case, file.known[case.id], line)
+
+    def said(self) -> list[str]:
+        """A line for each case that is not as it should be."""
+        changed = (f"answered otherwise now: {sentence}" for sentence in self.changed)
+        return [*changed, *(f"not kept: {sentence}" for sentence in self.failed)]
+
+    def summary(self) -> str:
+        """All counts."""
+        return (
+            f"{self.added} cases recorded, {self.same} as they were, {len(self.changed)} answered otherwise "
+            f"now and left so, {self.aside} not for this server, {len(self.failed)} not kept"
+        )
 
     def _compare(self, server: Server, case: Case, known: Recording, line: Json) -> None:
         if known.digest != line["digest"]:
@@ -202,29 +216,28 @@ def main(argv: Sequence[str]) -> int:
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", arguments.name):
         parser.error("--name is the name of a folder: letters, digits, . + - _")
     told = Told()
+    recorder, servers = None, arguments.server
     try:
-        golden, client = Golden(arguments.cases), Client(arguments.url, key=arguments.api_key)
+        golden, client = Golden(arguments.cases), connect(arguments)
         unknown = [server for server in arguments.server if server not in golden.servers]
         if unknown:
             raise ServerError(f"no configuration {unknown[0]!r} in servers.toml: {', '.join(golden.servers)}")
         divergences = Divergences.load(arguments.cases / "divergences.toml")
-        servers = arguments.server or fitting(golden, client, divergences, told)
+        servers = servers or fitting(golden, client, divergences, told)
         recorder = Recorder(client, golden, arguments.into / arguments.name)
         for server in servers:
             recorder.record(server, told)
-        told.end()
-    except (OSError, ValueError, ServerError) as error:
-        told.end()
-        print(f"renderd conformance record: {error}", file=sys.stderr)
-        return 2
-    for title, sentences in (("answered otherwise now", recorder.changed), ("not kept", recorder.failed)):
-        for sentence in sentences:
-            print(f"{title}: {sentence}")
-    print(
-        f"{arguments.into / arguments.name}, {', '.join(servers)}: {recorder.added} cases recorded, "
-        f"{recorder.same} as they were, {len(recorder.changed)} answered otherwise now and left so, "
-        f"{recorder.aside} not for this server, {len(recorder.failed)} not kept"
-    )
+        ended: BaseException | None = None
+    except (OSError, ValueError, ServerError, KeyboardInterrupt) as cause:
+        ended = cause
+    told.end()
+    if recorder is not None:
+        whose = f"{arguments.into / arguments.name}, {', '.join(servers)}"
+        say(*recorder.said(), f"{whose}: {recorder.summary()}")
+    if ended is not None:
+        say(f"renderd conformance record: {ending.why(ended)}", file=sys.stderr)
+        return ending.status(ended)
+    assert recorder is not None
     nothing = not recorder.added and not recorder.same
     return 1 if recorder.changed or recorder.failed or nothing else 0
 

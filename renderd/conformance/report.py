@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from renderd.conformance.lines import printable
 from renderd.conformance.runner import OUTCOMES, Outcome, Result
 
 _CHECKS = (
@@ -66,4 +67,4 @@ def differences(results: Iterable[Result], verbose: bool) -> str:
                 if not verbose and len(what) > 400:
                     what = f"{what[:300]} ... {what[-80:]}"
                 lines.append(f"{label}  {result.case.id}  {check}: {what}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))  # what a line end in a server's text begins is no line

@@ -10,7 +10,7 @@ import msgspec
 
 from renderd.conformance.cases import REFERENCE, Case, Golden, Recording
 from renderd.conformance.checks import Finding, Judge, Server, check_http, check_render
-from renderd.conformance.client import Client, Gone
+from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.equivalents import Equivalents
@@ -44,15 +44,6 @@ class Result(msgspec.Struct):
 
 class ServerError(Exception):
     """The server is not one that cases can be replayed against."""
-
-
-class Interrupted(ServerError):
-    """The server was gone before the end, or somebody ended the run. `results`: of the cases before."""
-
-    def __init__(self, results: list[Result], cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.results = results
-        self.cause = cause
 
 
 def served_model(client: Client) -> str:
@@ -97,10 +88,11 @@ def replay(
     wanted: Callable[[Case], bool] = lambda case: True,
     progress: Progress = quiet,
     check: Check | None = None,
+    results: list[Result] | None = None,
 ) -> list[Result]:
-    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file),
-    and Interrupted, which has the results so far.
+    """Ask the wanted cases of a configuration. Raises ServerError, OSError, ValueError (a malformed file).
 
+    Each result is added to `results` as it comes: there they are too when the server is gone.
     Another reference than the usual one may lack some, which are left out.
     `check` is done instead of the comparison with what was recorded.
     """
@@ -113,14 +105,10 @@ def replay(
     ]
     family = golden.family(server)
     compare = check or partial(_compare, divergences=divergences)
-    results: list[Result] = []
+    results = [] if results is None else results
     for done, case in enumerate(cases):
         progress(done, len(cases), case.id)
-        try:
-            found = _found(asked, case, recordings.get(case.id), compare)
-        except (Gone, KeyboardInterrupt) as cause:
-            raise Interrupted(results, cause) from cause
-        results.append(Result(case, found, family))
+        results.append(Result(case, _found(asked, case, recordings.get(case.id), compare), family))
     return results
 
 

@@ -75,7 +75,7 @@ def test_junit(reports: Path) -> None:
     assert counts == {"tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
     failure = suite.find("testcase/failure")
     assert failure is not None
-    assert (failure.get("message") or "").startswith("batch: choices[0].message.content: recorded")
+    assert (failure.get("message") or "").startswith("batch: choices[0].message.content: wanted")
     skipped = suite.find("testcase/skipped")
     assert skipped is not None
     assert skipped.get("message") == "http: not offered: POST /nowhere"
@@ -235,7 +235,7 @@ def test_print_has_what_lies_around_a_difference(browser: Any, tmp_path: Path) -
     finding = Finding("far in", values=("🙂" * 5000 + "wanted", "🙂" * 5000 + "got"))
     report = tmp_path / "report.html"
     result = Result(Case("toy/far", "toy", "chat", {}), {"render": [finding]}, "toy")
-    documents.write(report, RUN, [result])
+    documents.write([report], RUN, [result])
     browser.get(report.as_uri())
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
@@ -250,7 +250,7 @@ def test_much_that_failed(browser: Any, tmp_path: Path) -> None:
     found = {"render": [*FOUND["render"], *many], "batch": [absent("POST", "/derender")], "stream": many[:1]}
     cases = [Case(f"toy/{number}", "toy", "chat", {}) for number in range(30)]
     report = tmp_path / "report.html"
-    documents.write(report, RUN, [Result(case, found, "toy") for case in cases])
+    documents.write([report], RUN, [Result(case, found, "toy") for case in cases])
     browser.get(report.as_uri())
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     said = browser.find_element(By.ID, "shown").text
