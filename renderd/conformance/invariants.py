@@ -3,16 +3,19 @@
 * `stream`, `order`: any chunking of the same tokens amounts to the server's own whole answer;
 * `repeat`: a call made again is answered alike;
 * `hop`: a stream whose calls go to two replicas in turn is that of one of them;
+* `text`: prose is said as it is, whole and streamed; of an output that begins with words something is said;
 * `eager`: prose comes with the token after the one that completes it;
 * `linear`: a chunk late in a long answer costs what one at its beginning costs;
 * `errors`: what is wrong with a request is a 4xx in an error's envelope.
 
 The texts are the outputs that the golden cases have for each family; the server's own tokenizer makes tokens
-of them, and what its parsers make of another family's markup is their affair, as long as it holds.
+of them, and what its parsers make of another family's markup is their affair, as long as it holds. Where they
+make nothing of it the output is streamed once, in chunks of any length: most calls would be for these.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +32,7 @@ from renderd.conformance.formats import assembly, is_answer
 from renderd.conformance.malformed import Unreadable
 from renderd.conformance.reading import gathered, reading
 from renderd.conformance.runner import Progress, Result, ServerError, quiet
+from renderd.conformance.texts import MARKUP_BEGINS
 
 LONG = 1500
 """Tokens of the long answer."""
@@ -107,7 +111,9 @@ BROKEN = {
 
 
 def _texts(golden: Golden) -> Iterator[Case]:
-    """Outputs of every family: the longest, and the one with most characters that are no ASCII."""
+    """Outputs of every family: the longest, and the one with most characters that are no ASCII. Those that an
+    earlier family has too are left out."""
+    known: set[str] = set()
     chosen: dict[str, list[Case]] = {}
     for server in golden.servers:
         chosen.setdefault(golden.family(server), []).extend(
@@ -121,6 +127,9 @@ def _texts(golden: Golden) -> Iterator[Case]:
         longest = max(cases, key=lambda case: len(case.text(0)[:600]))
         widest = max(cases, key=lambda case: sum(character > "~" for character in case.text(0)))
         for number, case in enumerate([longest] if widest is longest else [longest, widest], 1):
+            if case.text(0) in known:
+                continue
+            known.add(case.text(0))
             request: Json = {key: case.request[key] for key in ("messages", "tools") if key in case.request}
             name = f"invariants/{family.replace(' ', '')}-{number}"
             yield Case(name, family, "chat", request, case.output, about=case.id, areas=["chunking"])
@@ -134,37 +143,95 @@ def _check(server: Server, replica: Server | None, case: Case) -> Iterator[tuple
     if not server.offers(DERENDER):
         yield "stream", [absent("POST", DERENDER)]
         return
-    if case.api == "linear":
-        yield "linear", _linear(server, case)
+    if case.api in ("eager", "linear"):
+        yield from _prose(server, case)
         return
-    if case.api == "eager":
-        yield "eager", _eager(server, case)
-        return
-    derendering = _derendering(server, case, case.text(0))
+    text = case.text(0)
+    ids = _ids(server, text)
+    derendering = _derendering(server, case, ids)
     whole = derendering.whole()
     if failed(whole) and whole["status"] == 400 and case.request.pop("tools", None):
-        derendering = _derendering(server, case, case.text(0))  # there may be no parser for calls
+        derendering = _derendering(server, case, ids)  # there may be no parser for calls
         whole = derendering.whole()
     if not is_answer(whole):  # a stream that fails as well would be equal to it
         yield "stream", [Finding(f"no answer to tokens of the server's own: {brief(whole)}")]
         return
+    said = _said(whole)
+    if not said and not whole["choices"][0]["message"].get("tool_calls"):
+        begins = MARKUP_BEGINS.split(text)[0].strip()
+        if any(character.isalnum() for character in begins):
+            yield "text", [Finding(f"nothing is said of an output that begins {brief(begins)}")]
+    yield "stream", []
+    if said.strip() == text.strip():
+        derendering = _derendering(server, case, ids, random.Random(case.id))
+        found = derendering.run_once()
+    else:
+        found = derendering.run()
     # With nothing recorded two checks compare nothing; what the first finds besides is kept.
-    for name, findings in derendering.run().items():
+    for name, findings in found.items():
         if findings or name not in ("batch", "coupled"):
             yield name, findings
     if replica is not None:
         yield "hop", derendering.run_hops(replica)
 
 
-def _derendering(server: Server, case: Case, text: str) -> Derendering:
+def _prose(server: Server, case: Case) -> Iterator[tuple[str, Iterable[Finding]]]:
+    """Prose is said as it is, ends aside, be it as content or reasoning; and at once, or at the same cost."""
+    text = case.text(0)
+    if case.api == "linear":
+        text *= LONG // max(1, len(_ids(server, text))) + 1
+    ids = _ids(server, text)
+    derendering = _derendering(server, case, ids)
+    whole = derendering.whole()
+    if not is_answer(whole):
+        yield "text", [Finding(f"no answer to tokens of the server's own: {brief(whole)}")]
+        return
+    yield "text", _other_text("whole", text, whole)
+    try:
+        chunks, times = _streamed(derendering, ids)
+        streamed = assembly([chunk for news in chunks for chunk in news]).answer()
+        yield "text", _other_text("streamed", text, streamed)
+        if case.api == "eager":
+            yield "eager", list(_eager(derendering, ids, chunks))
+        else:
+            yield "linear", list(_linear(derendering, ids, times))
+    except StreamRefused as refused:
+        yield case.api, [Finding(str(refused))]
+
+
+def _other_text(how: str, text: str, answer: Any) -> Iterator[Finding]:
+    wanted, said = text.strip(), _said(answer).strip()
+    if said != wanted:
+        yield Finding(f"{how}: wanted {brief(wanted)}, said {brief(said)}", values=(wanted, said))
+
+
+def _streamed(derendering: Derendering, ids: list[int]) -> tuple[list[list[Json]], list[float]]:
+    """What each token brings, and the seconds that its call takes. StreamRefused."""
+    chunks: list[list[Json]] = []
+    times = []
+    began = time.perf_counter()
+    for said in derendering.chunks_of(chunking.events(_generate(ids), 0, 1)):
+        times.append(time.perf_counter() - began)
+        chunks.append(said)
+        began = time.perf_counter()
+    return chunks, times
+
+
+def _ids(server: Server, text: str) -> list[int]:
+    """Raises Unreadable, and ServerError where no route says tokens."""
     ids = server.ids(text)
-    prompt = server.ids(str(case.request["messages"][-1]["content"]))
-    if ids is None or prompt is None:
-        if any(server.offers(path) for path in TOKENIZERS):
-            raise Unreadable(f"{server.client.url} does not say the tokens of a text")
-        raise ServerError(f"{server.client.url} has no route that says the tokens of a text")
+    if ids is not None:
+        return ids
+    if any(server.offers(path) for path in TOKENIZERS):
+        raise Unreadable(f"{server.client.url} does not say the tokens of a text")
+    raise ServerError(f"{server.client.url} has no route that says the tokens of a text")
+
+
+def _derendering(server: Server, case: Case, ids: list[int], size: int | random.Random = 1) -> Derendering:
+    """Of tokens that come so many at once."""
+    prompt = _ids(server, str(case.request["messages"][-1]["content"]))
     recording = Recording(case.id, prompt_token_ids=prompt or ids[:1], generate=_generate(ids))
-    events = [*chunking.events(_generate(ids), 0, 1), chunking.usage_event(_generate(ids))]
+    events = [*chunking.events(_generate(ids), 0, size), chunking.usage_event(_generate(ids))]
     recording.generate_sse = "".join(f"data: {msgspec.json.encode(one).decode()}\n\n" for one in events)
     asked = Case(case.id, case.server, "chat", {"model": server.model, **case.request}, case.output)
     return Derendering(server, Judge(Divergences([]), asked, recording), asked, recording)
@@ -184,47 +251,30 @@ def _said(answer: Any) -> str:
     return ((message.get("reasoning") or "") + (message.get("content") or "")).rstrip()
 
 
-def _eager(server: Server, case: Case) -> Iterator[Finding]:
+def _eager(derendering: Derendering, ids: list[int], streamed: list[list[Json]]) -> Iterator[Finding]:
     """Every prefix of the answer, whole, says no more than the stream has said one token later."""
-    ids = (server.ids(case.text(0)) or [])[:80]
-    derendering = _derendering(server, case, case.text(0))
-    events = chunking.events(_generate(ids), 0, 1)
     chunks: list[Json] = []
     before = ""
-    try:
-        for at, said in enumerate(derendering.chunks_of(events)):
-            chunks += said
-            streamed = _said(assembly(chunks).answer())
-            if not streamed.startswith(before):
-                yield Finding(
-                    f"after {at + 1} tokens the stream has not said all of {at}", values=(before, streamed)
-                )
-                return
-            whole = derendering.whole(_generate(ids[: at + 1]))
-            if not is_answer(whole):
-                yield Finding(f"no answer to the first {at + 1} tokens: {brief(whole)}")
-                return
-            before = _said(whole).rstrip("\ufffd").rstrip()
-    except StreamRefused as refused:
-        yield Finding(str(refused))
-
-
-def _linear(server: Server, case: Case) -> Iterator[Finding]:
-    """The median time of the calls of the last tenth, beside that of the second tenth: the best of three."""
-    text = case.text(0)
-    ids = (server.ids(text * (LONG // max(1, len(server.ids(text) or "x")) + 1)) or [])[:LONG]
-    found = []
-    for _ in range(3):
-        derendering = _derendering(server, case, text)
-        times = []
-        began = time.perf_counter()
-        try:
-            for _said_now in derendering.chunks_of(chunking.events(_generate(ids), 0, 1)):
-                times.append(time.perf_counter() - began)
-                began = time.perf_counter()
-        except StreamRefused as refused:
-            yield Finding(str(refused))
+    for at, news in enumerate(streamed):
+        chunks += news
+        said = _said(assembly(chunks).answer())
+        if not said.startswith(before):
+            yield Finding(f"after {at + 1} tokens the stream has not said all of {at}", values=(before, said))
             return
+        whole = derendering.whole(_generate(ids[: at + 1]))
+        if not is_answer(whole):
+            yield Finding(f"no answer to the first {at + 1} tokens: {brief(whole)}")
+            return
+        before = _said(whole).rstrip("\ufffd").rstrip()
+
+
+def _linear(derendering: Derendering, ids: list[int], times: list[float]) -> Iterator[Finding]:
+    """The median time of the calls of the last tenth, beside that of the second tenth: the best of three.
+    `times`: of the first. StreamRefused."""
+    found = []
+    for again in range(3):
+        if again:
+            _, times = _streamed(derendering, ids)
         tenth = len(times) // 10
         early, late = statistics.median(times[tenth : 2 * tenth]), statistics.median(times[-tenth:])
         found.append((late / early, early, late))

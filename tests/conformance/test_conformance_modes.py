@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import fake
 import pytest
 
 from renderd.conformance import invariants, main
+from renderd.conformance.cases import Golden
+from renderd.conformance.checks import Server
+from renderd.conformance.client import Client
 
 PAIRS = [fake.record("hello there"), fake.record("a(f12345)b(g)"), fake.record("cut(fhalf", "length")]
 TOKENS = {"id": "toy/tokens", "server": fake.SERVER, "api": "http", "areas": ["http"]}
@@ -102,6 +106,46 @@ def test_a_broken_invariant_is_found(tmp_path: Path, fault: str, found: str) -> 
     status, report = hold(tmp_path, fake.Fake(fault))
     assert status == 1
     assert found in checks(report)
+
+
+@pytest.mark.parametrize("said", ["", "banana"])
+@pytest.mark.parametrize("where", [(), ("whole",), ("streamed",)])
+def test_a_server_that_says_something_else_than_its_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, where: tuple[str, ...]
+) -> None:
+    """Whole and streamed alike, or the one while the other fails."""
+    right = fake.Fake._answer
+
+    def answer(self: fake.Fake, path: str, body: fake.Json) -> tuple[int, Any]:
+        how = "streamed" if body and body.get("stream") else "whole"
+        if path == DERENDER and where and how not in where and body.get("model"):
+            return 500, {}
+        return right(self, path, body)
+
+    monkeypatch.setattr(fake.Fake, "_answer", answer)
+    monkeypatch.setattr(fake.Fake, "_parse", lambda self, ids: (said if ids else "", []))
+    status, report = hold(tmp_path, fake.Fake())
+    assert status == 1
+    assert "text" in checks(report)
+    told = [case for case in json.loads(report.read_text())["cases"] if case["family"] == "any"]
+    failed = {case["id"] for case in told if case["outcome"] == "fail"}
+    assert {"invariants/eager-prose", "invariants/linear-cost"} <= failed
+    if not said and not where:
+        assert "nothing is said of an output that begins" in report.read_text()
+
+
+def test_an_output_that_a_server_takes_for_text_is_streamed_once(tmp_path: Path) -> None:
+    """Of the outputs of all families most are text to a server, and would be most of its calls."""
+    golden = Golden(fake.write(tmp_path, [fake.record("hello there " * 9), fake.record("a(f12345)b(g)" * 9)]))
+    asked = {}
+    for case in invariants._texts(golden):
+        server = fake.Fake()
+        with fake.serving(server) as url:
+            found = dict(invariants._check(Server(Client(url), fake.MODEL, fake.MODEL), None, case))
+        assert {"stream", "order", "repeat"} <= found.keys()
+        asked[case.about] = server.calls
+    assert sorted(asked) == ["toy/a(f12345)b(g-stop", "toy/hello there -stop"]
+    assert asked["toy/hello there -stop"] < 108 < 2 * 117 < asked["toy/a(f12345)b(g-stop"]
 
 
 def test_a_replica_that_parses_otherwise(tmp_path: Path) -> None:
