@@ -12,6 +12,7 @@ from golden.processes import REPOSITORY
 from renderd.conformance import kinds
 from renderd.conformance.cases import Recording
 from renderd.conformance.checks import Finding
+from renderd.conformance.reading import MORE
 from renderd.conformance.runner import OUTCOMES, Result
 
 KEPT = REPOSITORY / ".cache" / "results"
@@ -85,7 +86,7 @@ def count(asked: Asked, results: Sequence[Result], recordings: Mapping[str, Reco
                 if finding.declared:
                     cases = asked.declared.setdefault(finding.declared, [])
                     cases += [] if result.case.id in cases else [result.case.id]
-                elif kinds.undeclared(finding):
+                elif kinds.undeclared(finding) and finding != MORE:
                     kind = kinds.kind_of(result.case, check, finding)
                     one = found.setdefault(kind, Kind(kind.api, kind.route, kind.place))
                     one.cases[result.case.id] = result.family
@@ -101,7 +102,7 @@ def count(asked: Asked, results: Sequence[Result], recordings: Mapping[str, Reco
             asked.rendered["absent"] += absent
             asked.rendered["refused"] += refused
             for part in _PARTS:
-                same = not any(part in path for path in paths)
+                same = all(path and part not in path for path in paths)
                 asked.rendered[part] += same and not refused and not absent
     asked.kinds = list(found.values())
 

@@ -134,7 +134,7 @@ class Derendering:
                     self._add("batch", [Finding(what, values=(wanted, got.get(key)), path=(key,))])
             again = self._server.client.post(self._path, encoded)
             same = _CREATED.sub(b"", answer.body) == _CREATED.sub(b"", again.body)
-            self._add("repeat", [] if same else [Finding("batch: the same call gave another answer")])
+            self._add("repeat", [] if same else [_unlike("batch", answer, again)])
         return got if isinstance(got, dict) else {}
 
     def _events(self) -> list[Json]:
@@ -357,7 +357,7 @@ class Derendering:
         while answers[-1].body != answers[-2].body and body["stream_state"] is None and len(answers) < 4:
             answers.append(self._server.client.post(self._path, encoded))
         if answers[-1].body != answers[-2].body:
-            self._found.setdefault("repeat", []).append(Finding("stream: the same call gave another answer"))
+            self._add("repeat", [_unlike("stream", *answers[-2:])])
         return self._answer(answers[-1])
 
     def _answer(self, answer: Answer) -> StreamAnswer:
@@ -370,6 +370,10 @@ class Derendering:
         except (msgspec.MsgspecError, RecursionError) as error:
             asked = f"a streamed {self._path} of {self._server.client.url}"
             raise Unreadable(f"{asked}: {reason(error)} in {excerpt(answer.body)}") from error
+
+
+def _unlike(how: str, first: Answer, second: Answer) -> Finding:
+    return Finding(f"{how}: the same call gave another answer", values=(parsed(first), parsed(second)))
 
 
 def _refusal(name: str, refused: StreamRefused) -> Finding:

@@ -31,6 +31,8 @@ class Run(msgspec.Struct):
         url, version: the server, and what its /version says (None where it says nothing).
         against: what the answers were compared with, in words.
         at: when, ISO 8601.
+        flags: that the recorded server of each configuration was started with.
+        notes: lines about the run as a whole: what was left out, and why.
     """
 
     url: str
@@ -38,6 +40,8 @@ class Run(msgspec.Struct):
     against: str
     servers: list[str]
     at: str
+    flags: dict[str, list[str]] = {}
+    notes: list[str] = []
 
 
 def write(paths: Iterable[Path], run: Run, results: Sequence[Result]) -> list[str]:

@@ -16,7 +16,8 @@ from renderd.conformance.checks import ROUTES, Finding, Judge, Server, check_htt
 from renderd.conformance.client import Client
 from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
-from renderd.conformance.reading import reading
+from renderd.conformance.progress import Told
+from renderd.conformance.reading import gathered, reading
 from renderd.conformance.runner import (
     Progress,
     ServerError,
@@ -125,13 +126,13 @@ def _flagged(golden: Golden, name: str) -> Iterator[Pair]:
                 break
 
 
-def fitting(golden: Golden, client: Client, divergences: Divergences, progress: Progress) -> list[str]:
+def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told) -> list[str]:
     """The configurations that a server is: prompts and token ids decide, and where these are the same for
     several, what else it answers.
 
     What is left out though its prompts fit is told on stderr. ServerError when nothing fits.
     """
-    found = fits(client, golden, divergences, progress)
+    found = fits(client, golden, divergences, told)
     groups = [group for group in _groups(golden, found) if any(fit.prompted for fit in group)]
     if not groups:
         nearest = max(found, key=lambda fit: _likeness([fit]), default=None)
@@ -154,12 +155,12 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, progress: 
         chosen = _near(_groups(golden, [fit for fit in more if fit is not None]), CLOSE)
     if not any(map(_alike, chosen)):
         names = [fit.server for group in chosen for fit in group]
-        _tell(golden, names, "No configuration is answered alike. Of these the prompts are as recorded:")
+        _tell(told, golden, names, "No configuration is answered alike. Of these the prompts are as recorded:")
     chosen += [group for group in groups if group not in asked and _alike(group)]
     replayed = {fit.server for group in chosen for fit in group}
     left = [fit.server for group in groups for fit in group if fit.server not in replayed]
     if left:
-        _tell(golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
+        _tell(told, golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
     return [fit.server for fit in found if fit.server in replayed]
 
 
@@ -200,9 +201,9 @@ def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
     return list(found.values())
 
 
-def _tell(golden: Golden, names: Sequence[str], what: str) -> None:
+def _tell(told: Told, golden: Golden, names: Sequence[str], what: str) -> None:
     started = (f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in names)
-    print(what, *started, sep="\n", file=sys.stderr)
+    told.note(what, *started, file=sys.stderr)
 
 
 def _try(server: Server, judge: Judge, case: Case, recording: Recording, fit: Fit) -> None:
@@ -211,7 +212,7 @@ def _try(server: Server, judge: Judge, case: Case, recording: Recording, fit: Fi
         right = all(map(_fine, check_http(server, judge, case, recording)))
         fit.right, fit.prompts = fit.right + right, fit.prompts + right
         return
-    rendered = list(check_render(server, judge, case))
+    rendered = gathered(check_render(server, judge, case))
     derendered: dict[str, list[Finding]] = {}
     if recording.generate is not None:
         derendered = Derendering(server, judge, case, recording).run_batch()

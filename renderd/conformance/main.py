@@ -120,9 +120,11 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
     unfit = _unfit(results)
     differing = report.differences(results, arguments.verbose)
-    for text in (differing, "\n".join(stale), report.table(results), "\n".join(unfit)):
+    for text in (differing, "\n".join(stale), report.table(results)):
         if text:
             say(*text.split("\n"), "")
+    if unfit:
+        told.note(*unfit)
     if compared == golden.reference:
         failed = {result.case.server: None for result in results if result.outcome() == "fail"}
         for server in failed:
@@ -132,28 +134,28 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     say(f"{client.url} against {compared}, {asked_of}")
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
     if servers and lacking and not ended:
-        say(f"{lacking} further cases are not in {golden.reference}")
+        told.note(f"{lacking} further cases are not in {golden.reference}")
     unwatched = sum("coupled" in result.found and "eager" not in result.found for result in results)
     if servers and unwatched:
-        say(f"{unwatched} streams may be late: it is not recorded how many tokens a chunk stands for")
-    unwritten: list[str] = []
-    if arguments.report:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        run = documents.Run(client.url, version, compared, servers, at)
-        unwritten = documents.write(arguments.report, run, results)
+        told.note(f"{unwatched} streams may be late: it is not recorded how many tokens a chunk stands for")
+    unchecked = arguments.invariants and invariants.lacks_derender(results)
+    if unchecked:
+        told.note(f"{client.url} has no {invariants.DERENDER}: nothing of it was checked")
+    if ended is not None:
+        why = ending.why(ended)
+        told.note(f"renderd conformance: ended before all was asked: {why}", file=sys.stderr)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    flags = {server: golden.servers[server]["flags"] for server in servers}
+    run = documents.Run(client.url, version, compared, servers, at, flags, told.notes)
+    unwritten = documents.write(arguments.report, run, results)
     for sentence in unwritten:
         say(f"renderd conformance: {sentence}", file=sys.stderr)
-    if ended is not None:
-        say(f"renderd conformance: ended before all was asked: {ending.why(ended)}", file=sys.stderr)
-        return ending.status(ended)
-    if unwritten:
-        return 2
-    if arguments.invariants and invariants.lacks_derender(results):
-        say(f"{client.url} has no {invariants.DERENDER}: nothing of it was checked")
-        return 1
+    if ended is not None or unwritten:
+        return 2 if ended is None else ending.status(ended)
     outcomes = {result.outcome() for result in results}
     # A server that offers nothing of what was asked has passed nothing.
-    return 1 if "fail" in outcomes or unfit or not outcomes & {"pass", "equivalent", "declared"} else 0
+    passed = outcomes & {"pass", "equivalent", "declared"} and not unchecked
+    return 1 if "fail" in outcomes or unfit or not passed else 0
 
 
 def _against(other: Server, server: Server, case: Case, recording: Recording) -> dict[str, list[Finding]]:

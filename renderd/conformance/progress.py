@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TextIO
 
-from renderd.conformance.lines import printable
+from renderd.conformance.lines import printable, say
 
 
 class Told:
-    """One line on stderr that is written anew; where that is no terminal, a line every ten seconds."""
+    """One line on stderr that is written anew; where that is no terminal, a line every ten seconds.
+
+    `notes`: what else was said, for reports.
+    """
 
     def __init__(self) -> None:
+        self.notes: list[str] = []
         self._terminal = sys.stderr.isatty()
         self._said = time.monotonic()
 
@@ -22,6 +27,12 @@ class Told:
         self._said = now
         line = printable(f"{done}/{total} {name}")
         print(f"\r\x1b[K{line[:78]}" if self._terminal else line, file=sys.stderr, flush=True)
+
+    def note(self, *lines: str, file: TextIO | None = None) -> None:
+        """Say what is no progress. `file`: stdout where none is given."""
+        self.end()
+        say(*lines, file=file)
+        self.notes += lines
 
     def end(self) -> None:
         """Takes the line away."""
