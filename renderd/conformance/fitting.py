@@ -155,12 +155,19 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
         chosen = _near(_groups(golden, [fit for fit in more if fit is not None]), CLOSE)
     if not any(map(_alike, chosen)):
         names = [fit.server for group in chosen for fit in group]
-        _tell(told, golden, names, "No configuration is answered alike. Of these the prompts are as recorded:")
+        _tell(
+            told, golden, names, "No configuration is answered alike. Of these the prompts are as recorded:"
+        )
     chosen += [group for group in groups if group not in asked and _alike(group)]
     replayed = {fit.server for group in chosen for fit in group}
     left = [fit.server for group in groups for fit in group if fit.server not in replayed]
     if left:
-        _tell(told, golden, left, "Not replayed, as another configuration's answers are nearer to this server's:")
+        _tell(
+            told,
+            golden,
+            left,
+            "Not replayed, as another configuration's answers are nearer to this server's:",
+        )
     return [fit.server for fit in found if fit.server in replayed]
 
 

@@ -145,8 +145,8 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
         why = ending.why(ended)
         told.note(f"renderd conformance: ended before all was asked: {why}", file=sys.stderr)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    flags = {server: golden.servers[server]["flags"] for server in servers}
-    run = documents.Run(client.url, version, compared, servers, at, flags, told.notes)
+    started = {server: golden.servers[server]["flags"] for server in servers}
+    run = documents.Run(client.url, version, compared, servers, at, started, told.notes)
     unwritten = documents.write(arguments.report, run, results)
     for sentence in unwritten:
         say(f"renderd conformance: {sentence}", file=sys.stderr)
