@@ -38,7 +38,7 @@ UNFIT_LIMIT = 0.05
 CONTESTED = 80
 """Cases that are tried of configurations that are too much alike for ten to tell them apart."""
 
-CLOSE = 0.95
+CLOSE = 0.98
 """How near to the nearest of these another one is replayed as well."""
 
 FLAGGED: dict[str, Callable[[Json], bool]] = {
@@ -153,12 +153,19 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
     if asked and len(chosen) > 1:
         more = (_fit(client, golden, divergences, fit.server, CONTESTED) for group in chosen for fit in group)
         chosen = _near(_groups(golden, [fit for fit in more if fit is not None]), CLOSE)
+    alike = [group for group in groups if group not in asked and _alike(group)]
     if not any(map(_alike, chosen)):
+        # Where derender always fails, render still shows what the server is.
+        chosen = [group for group in chosen if not alike or _rendered_alike(group)]
         names = [fit.server for group in chosen for fit in group]
-        _tell(
-            told, golden, names, "No configuration is answered alike. Of these the prompts are as recorded:"
-        )
-    chosen += [group for group in groups if group not in asked and _alike(group)]
+        if names:
+            _tell(
+                told,
+                golden,
+                names,
+                "No configuration is answered alike. Of these the prompts are as recorded:",
+            )
+    chosen += alike
     replayed = {fit.server for group in chosen for fit in group}
     left = [fit.server for group in groups for fit in group if fit.server not in replayed]
     if left:
@@ -172,30 +179,39 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
 
 
 def _near(groups: Sequence[list[Fit]], part: float) -> list[list[Fit]]:
-    """The groups most like the server, and those that are nearly so: a part of it."""
+    """The groups most like the server, and those that are nearly so: a part of it. A few cases that are all
+    right prove less than many of which some are wrong, so neither leaves out the other."""
     right = [group for group in groups if all(fit.flagged for fit in group)] or groups
-    least = max(map(_likeness, right)) * Fraction(part)
-    return [group for group in right if _likeness(group) >= least]
+    near = []
+    for doubt in (0, 1):
+        least = max(_likeness(group, doubt) for group in right) * Fraction(part)
+        near += [group for group in right if _likeness(group, doubt) >= least and group not in near]
+    return near
 
 
 def _alike(group: Sequence[Fit]) -> bool:
     """Whether both routes answer as recorded, as far as one can see."""
-    if not all(fit.flagged for fit in group):
-        return False
-    tried, asked = sum(fit.tried for fit in group), sum(fit.derendered for fit in group)
-    rendered = sum(fit.right for fit in group) >= ENOUGH * tried
-    return rendered and sum(fit.said for fit in group) >= ENOUGH * asked
-
-
-def _likeness(group: Sequence[Fit]) -> Fraction:
-    """Which part of what was asked came out as recorded, or near enough: of each route as much."""
-    rendered = _part(sum(fit.right + fit.prompts for fit in group), 2 * sum(fit.tried for fit in group))
     asked = sum(fit.derendered for fit in group)
-    return rendered if not asked else (rendered + _part(sum(fit.said for fit in group), asked)) / 2
+    return _rendered_alike(group) and sum(fit.said for fit in group) >= ENOUGH * asked
 
 
-def _part(some: int, of: int) -> Fraction:
-    return Fraction(some, of or 1)
+def _rendered_alike(group: Sequence[Fit]) -> bool:
+    tried = sum(fit.tried for fit in group)
+    return all(fit.flagged for fit in group) and sum(fit.right for fit in group) >= ENOUGH * tried
+
+
+def _likeness(group: Sequence[Fit], doubt: int = 0) -> Fraction:
+    """Which part of what was asked came out as recorded, or near enough: of each route as much.
+
+    `doubt`: how many more of each route might have been right, and how many wrong.
+    """
+
+    def part(some: int, of: int) -> Fraction:
+        return Fraction(some + doubt, (of + 2 * doubt) or 1)
+
+    rendered = part(sum(fit.right + fit.prompts for fit in group), 2 * sum(fit.tried for fit in group))
+    asked = sum(fit.derendered for fit in group)
+    return rendered if not asked else (rendered + part(sum(fit.said for fit in group), asked)) / 2
 
 
 def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
