@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from renderd.conformance.compare import Rules, differences
+
 _TEXTS = {
     "response.output_text": "text",
     "response.reasoning_text": "text",
@@ -38,6 +40,7 @@ class ResponseAssembly:
         self._open: dict[str, Any] | None = None
         self._said: list[str] = []
         self._logprobs: list[Any] = []
+        self._part: dict[str, Any] = {}
         self._parts: list[dict[str, Any]] = []
 
     def add(self, event: dict[str, Any]) -> None:
@@ -71,16 +74,15 @@ class ResponseAssembly:
         return response_outline(self._ended | {"output": self._items})
 
     def _begin(self, response: dict[str, Any], kind: str) -> None:
-        if response["status"] != "in_progress" or any(response.get(key) for key in _ENDING - {"status"}):
+        ended = any(response.get(key) is not None for key in ("usage", "incomplete_details"))
+        if response["status"] != "in_progress" or response["output"] != [] or ended:
             self.faults.append(f"{kind} has output or is over")
         if self._begun:
             self._changed(self._begun, response)
         self._begun = response
 
     def _changed(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        for key in sorted((before.keys() | after.keys()) - _ENDING):
-            if before.get(key) != after.get(key):
-                self.faults.append(f"{key} changed")
+        self.faults += [f"{key} changed" for key in _differing(before, after, _ENDING)]
 
     def _start(self, event: dict[str, Any]) -> None:
         if self._open is not None or event["output_index"] != len(self._items):
@@ -100,16 +102,19 @@ class ResponseAssembly:
             whole = event[_TEXTS[stem]] if stem in _TEXTS else event["part"]["text"]
             if whole != "".join(self._said):
                 self.faults.append(f"{stem}.done repeats another text")
-        if change == "done" and stem == "response.content_part":
+        if stem == "response.content_part" and change == "added":
+            self._part = event["part"]
+        elif stem == "response.content_part":
             self._parts.append(event["part"])
+            if _differing(self._part, event["part"], {"text", "logprobs"}):
+                self.faults.append("a part is done that is not the one added")
             if _without_bytes(event["part"].get("logprobs") or []) != _without_bytes(self._logprobs):
                 self.faults.append("the deltas have other logprobs than their part")
 
     def _stop(self, event: dict[str, Any]) -> None:
         item, opened = event["item"], self._open or {}
-        keys = (item.keys() | opened.keys()) - _GROWING
-        same = all(item.get(key) == opened.get(key) for key in keys)
-        if self._open is None or not same or event["output_index"] != len(self._items):
+        changed = _differing(opened, item, _GROWING)
+        if self._open is None or changed or event["output_index"] != len(self._items):
             self.faults.append(f"item {event['output_index']} done")
         if (item.get("content") or []) != self._parts:
             self.faults.append(f"item {event['output_index']} has other parts than were done")
@@ -128,6 +133,15 @@ class ResponseAssembly:
 def response_outline(batch: dict[str, Any]) -> dict[str, Any]:
     """Of a batch answer, what a stream can say too: all but when."""
     return {key: value for key, value in batch.items() if key not in ("id", "created_at", "model")}
+
+
+def _differing(before: dict[str, Any], after: dict[str, Any], growing: set[str]) -> list[str]:
+    """The keys whose values are not the same, but for those that a value gets only in the end."""
+    left, right = ({key: one[key] for key in one if key not in growing} for one in (before, after))
+    return list(dict.fromkeys(str(one.path[0]) for one in differences(left, right, _SAME)))
+
+
+_SAME = Rules({}, absent_is_null=True)
 
 
 def _without_bytes(logprobs: list[Any]) -> list[Any]:

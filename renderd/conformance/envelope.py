@@ -112,6 +112,15 @@ def _fingerprint(want: Any, got: Any) -> bool:
     return got is None or got is ABSENT or (isinstance(want, str) and isinstance(got, str))
 
 
+def _counted(want: Any, got: Any) -> bool:
+    """Which event, block or item it is: whether it is the next one, is seen when they are put together."""
+    return _is_count(got)
+
+
+def _listed(want: Any, got: Any) -> bool:
+    return isinstance(want, list) == isinstance(got, list)
+
+
 def _saying(*places: str, **more: Rule) -> Rules:
     return Rules({**dict.fromkeys(places, anything), **more}, absent_is_null=True)
 
@@ -122,26 +131,27 @@ _CHUNK = _saying(
     *(f"choices[*].{key}" for key in (*_OF_CHOICE, "prompt_token_ids")),
     system_fingerprint=_fingerprint,
 )
-_ORDER = ("sequence_number", "output_index", "item_id")
+_INDEX: dict[str, Rule] = {"index": _counted}
+_ORDER: dict[str, Rule] = {"sequence_number": _counted, "output_index": _counted, "item_id": anything}
 _SAYING = {
     "chunk": _CHUNK,
     "usage chunk": _CHUNK,
     "message_start": _saying("message.id", "message.model"),
     "content_block_start": _saying(
-        *("index", "content_block.id", "content_block.name"), **{"content_block.signature": text}
+        *("content_block.id", "content_block.name"), **_INDEX, **{"content_block.signature": text}
     ),
     "content_block_delta": _saying(
-        "index", *(f"delta.{key}" for key in ("text", "thinking", "signature", "partial_json"))
+        *(f"delta.{key}" for key in ("text", "thinking", "signature", "partial_json")), **_INDEX
     ),
-    "content_block_stop": _saying("index"),
+    "content_block_stop": _saying(**_INDEX),
     "message_delta": _saying("delta.stop_reason", "delta.stop_sequence", "usage.output_tokens"),
-    "added": _saying(*_ORDER, *(f"item.{key}" for key in ("id", "call_id", "name", "namespace"))),
-    "delta": _saying(*_ORDER, "delta", "logprobs"),
-    "done": _saying(*_ORDER, "text", "arguments", "input", "name", "item", "part"),
+    "added": _saying(*(f"item.{key}" for key in ("id", "call_id", "name", "namespace")), **_ORDER),
+    "delta": _saying("delta", **_ORDER, logprobs=_listed),
+    "done": _saying("text", "arguments", "input", "name", "item", "part", **_ORDER),
 }
 """Where chunks and events say something, by their type, or by the last word of it."""
 
-_WHOLE = _saying(*_ORDER, "response")
+_WHOLE = _saying("response", **_ORDER)
 
 
 def _rules(kind: Kind) -> Rules:

@@ -195,6 +195,9 @@ def test_what_stands_around_the_news_may_name_the_answer(own: dict[str, Any]) ->
         changed(PART, "part", text=None),
         PART | {"content_index": 99},
         TEXT | {"content_index": 99},
+        TEXT | {"logprobs": None},
+        ITEM | {"output_index": 0.0},
+        BLOCK | {"index": None},
     ],
 )
 def test_what_is_the_same_whatever_is_said_is_as_recorded(own: dict[str, Any]) -> None:

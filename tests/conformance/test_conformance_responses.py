@@ -78,6 +78,8 @@ def test_a_stream_is_what_the_response_says() -> None:
         (1, {"response": RESPONSE | {"object": "x"}}, "object changed"),
         (1, {"response": RESPONSE | {"output": [CALL]}}, "response.in_progress has output or is over"),
         (2, {"item": MESSAGE | {"content": [], "role": "banana"}}, "item 0 done"),
+        (0, {"response": RESPONSE | {"output": None}}, "response.created has output or is over"),
+        (3, {"part": PART | {"type": "banana"}}, "a part is done that is not the one added"),
         (4, {"item_id": "c"}, "response.output_text.delta of no open item"),
         (4, {"delta": "b"}, "response.output_text.done repeats another text"),
         (4, {"logprobs": []}, "the deltas have other logprobs than their part"),
