@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import shlex
 import struct
 import tomllib
 import zipfile
@@ -209,16 +210,35 @@ def answer_or_failure(status: int, body: Any) -> Any:
 
 
 def failure(status: int, body: Any) -> Failure:
-    """An answer that is, or should have been, an error: status, type, param and message.
+    """An answer that is, or should have been, an error: status, type, param and message, and in `envelope`
+    the form that these have in the body.
 
     A body that is no error envelope (`{"detail": ...}`, `{"error": "Unauthorized"}`) is its own message.
     """
     error = body.get("error") if isinstance(body, dict) and status >= 400 else None
     if isinstance(error, dict):
         told = {key: error.get(key) for key in ("type", "param", "message")}
-        return Failure({"status": status, **told})
+        return Failure({"status": status, **told, "envelope": _envelope(status, body, error)})
     message = None if status < 400 else msgspec.json.encode(body).decode()
-    return Failure({"status": status, "type": None, "param": None, "message": message})
+    return Failure({"status": status, "type": None, "param": None, "message": message, "envelope": None})
+
+
+def _envelope(status: int, body: Json, error: Json) -> str:
+    """The form of an error: `RIGHT`, or what is wrong with it."""
+    more = [key for key in body if key != "error"]
+    more += [key for key in error if key not in ("message", "type", "param", "code")]
+    if more:
+        return f"also has {', '.join(sorted(more))}"
+    if error.get("code") != status or isinstance(error["code"], bool | float):
+        return f"code is {excerpt(error.get('code'))}"
+    for key in ("message", "type"):
+        if not isinstance(error.get(key), str) or not error[key].strip():
+            return f"{key} is {excerpt(error.get(key))}"
+    return RIGHT
+
+
+RIGHT = "code is the status"
+"""Of an error that has a message, a type, a param and no more."""
 
 
 _PARSERS = ("--reasoning-parser", "--tool-call-parser")
@@ -246,6 +266,12 @@ class Golden:
         flags = table["flags"]
         named = (flags[at + 1] for at, flag in enumerate(flags) if flag in _PARSERS)
         return " + ".join(dict.fromkeys(named)) or str(table["model"])
+
+    def command(self, server: str) -> str:
+        """What a configuration was started with: flags, and what the environment had, as a shell reads it."""
+        table = self.servers[server]
+        environment = (f"{key}={shlex.quote(value)} " for key, value in table.get("env", {}).items())
+        return "".join(environment) + shlex.join(table["flags"])
 
     def cases(self, server: str) -> list[Case]:
         """The cases of one configuration, in their written order."""

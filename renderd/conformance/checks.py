@@ -179,11 +179,8 @@ class Judge:
     ) -> Iterator[Finding]:
         """How two answers differ. Without `own_batch` nothing may that an engine notices."""
         for difference in differences(want, got, rules):
-            verdict = (
-                Verdict(None)
-                if own_batch is None
-                else self._judge(where, want, got, difference, own_batch)
-            )
+            judged = own_batch is not None
+            verdict = self._judge(where, want, got, difference, own_batch) if judged else None
             found = self._finding(difference, verdict)
             values = (difference.want, difference.got)
             if not found.declared and self._renders(where) and self._equivalent(want, found.path, *values):
@@ -191,16 +188,15 @@ class Judge:
             yield found
 
     def _judge(self, where: Where, want: Any, got: Any, difference: Difference, own_batch: Any) -> Verdict:
-        return self._divergences.judge(
-            self._case, self._recording, where, want, got, difference, own_batch
-        )
+        return self._divergences.judge(self._case, self._recording, where, want, got, difference, own_batch)
 
-    def _finding(self, difference: Difference, verdict: Verdict, *before: str) -> Finding:
+    def _finding(self, difference: Difference, verdict: Verdict | None, *before: str) -> Finding:
         what = _told(difference)
-        if verdict.entry is None and self._divergences.entries:  # names for defects say nothing without any
+        entry = None if verdict is None else verdict.entry
+        if verdict and not entry and self._divergences.entries:  # names for defects say nothing without any
             what = "; ".join([what, *verdict.why_not])
             what += f" (the recorded value shows: {', '.join(verdict.shown) or 'no defect'})"
-        declared = "" if verdict.entry is None else verdict.entry.id
+        declared = "" if entry is None else entry.id
         values = (difference.want, difference.got)
         return Finding(what, declared, values=values, path=(*before, *difference.path))
 
@@ -223,6 +219,7 @@ def check_render(server: Server, judge: Judge, case: Case) -> Iterator[Finding]:
         return
     answer = server.client.post(path, server.renamed(case.request))
     yield from judge.compare("render", parsed(answer), RENDER)
+    yield from untyped(answer)
 
 
 def http_answer(server: Server, case: Case) -> Answer:
@@ -256,6 +253,18 @@ def check_http(server: Server, judge: Judge, case: Case, recording: Recording) -
         yield absent(method, path)
     else:
         yield from found()
+
+
+def untyped(answer: Answer) -> Iterator[Finding]:
+    """That an answer, which is JSON, does not say so. Of an error, which a proxy may have made, nothing."""
+    said = answer.headers.get("content-type")
+    if answer.status == 200 and (said or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+        values = (MEDIA_TYPE, ABSENT if said is None else said)
+        what = f"header content-type: wanted {MEDIA_TYPE!r}, got {said!r}"
+        yield Finding(what, values=values, path=("header", "content-type"))
+
+
+MEDIA_TYPE = "application/json"
 
 
 def _told(difference: Difference) -> str:

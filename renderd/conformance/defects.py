@@ -279,7 +279,8 @@ def cut_call_as_text(evidence: Evidence) -> str | None:
 
 
 def grammar_written_out(evidence: Evidence) -> str | None:
-    recorded, ours = (get(value, ("structural_tag",)) for value in (evidence.recorded, evidence.ours))
+    values = (evidence.recorded, evidence.ours)
+    recorded, ours = (one if isinstance(one, str) else get(one, ("structural_tag",)) for one in values)
     if not isinstance(recorded, str) or '"grammar": "root ::=' not in recorded:
         return "the recorded structural tag has no grammar written out"
     if isinstance(ours, str) and '"grammar"' not in ours and '"json_schema"' in ours:

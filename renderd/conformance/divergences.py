@@ -22,15 +22,24 @@ from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 
 Where = Literal["batch", "stream", "render", "http", "error"]
 
-RULES = ("as_batch", "as_stream", "as_output", "null", "any")
+RULES = ("as_batch", "as_stream", "as_output", "null", "text")
 """What `ours = {rule = ...}` may say instead of a value."""
+
+
+class _Text:
+    def __repr__(self) -> str:
+        return "(a text)"
+
+
+TEXT = _Text()
+"""Stands for any text that is not empty, or an object of such."""
 
 
 class Divergence(msgspec.Struct, forbid_unknown_fields=True):
     """One entry of the file."""
 
     id: str
-    cases: list[str]
+    cases: list[str] | dict[str, Any]
     where: Where
     field: str | list[str]
     reason: str
@@ -49,12 +58,17 @@ class Divergence(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError(f"{self.id}: unknown defect {self.defect!r}, known: {', '.join(DEFECTS)}")
         if self.rule is not None and self.rule not in RULES:
             raise ValueError(f"{self.id}: unknown rule {self.rule!r}, known are {', '.join(RULES)}")
-        if self.ours is None and self.defect and self.where != "stream":
-            raise ValueError(
-                f"{self.id}: `ours` is needed, it may be left out of a stream or a superset only"
-            )
+        by_case = isinstance(self.cases, dict)
+        if by_case == (self.ours is not None) and (by_case or self.where != "stream"):
+            raise ValueError(f"{self.id}: `ours` is needed, once, it may be left out of a stream only")
         for pattern in self.fields:
             parse(pattern)
+        if self.where == "error":
+            for ours in self.cases.values() if isinstance(self.cases, dict) else [self.ours]:
+                if not isinstance(ours, dict) or type(ours.get("status")) is not int:
+                    raise ValueError(f"{self.id}: `ours` must say the status")
+                if ours["status"] == 200:
+                    msgspec.json.decode(ours.get("answer", ""))
 
     @property
     def fields(self) -> list[str]:
@@ -65,6 +79,14 @@ class Divergence(msgspec.Struct, forbid_unknown_fields=True):
         """The rule that stands for our value, None where a value stands."""
         return self.ours["rule"] if isinstance(self.ours, dict) and set(self.ours) == {"rule"} else None
 
+    def answer(self, case: Case) -> Any:
+        """Our whole answer to a request that the reference refuses; ABSENT where ours is an error too."""
+        text = self._ours(case).get("answer")
+        return ABSENT if text is None else msgspec.json.decode(text)
+
+    def _ours(self, case: Case) -> Any:
+        return self.cases[case.id] if isinstance(self.cases, dict) else self.ours
+
     def names(self, case: Case) -> bool:
         """Whether it speaks of a case."""
         return any(fnmatchcase(case.id, pattern) for pattern in self.cases)
@@ -74,22 +96,28 @@ class Divergence(msgspec.Struct, forbid_unknown_fields=True):
 
         `own_batch` is the batch answer of the server under test, an `outline`; UNKNOWN before there is one.
         """
+        ours = self._ours(case)
+        if self.where == "error":  # a place, if any, says nothing where ours does not; the words are free
+            return UNKNOWN if path == ("message",) else ours.get(path[0])
         if self.rule == "null":
             return None
-        if self.rule == "any" or (self.ours is None and self.kind):
-            return UNKNOWN
-        if self.ours is None:
+        if self.rule == "text":
+            return TEXT
+        if ours is None:
             return UNKNOWN if own_batch is UNKNOWN else get(own_batch, path)
         if self.rule == "as_output":
             return case.text(int(path[1]) if path[:1] == ("choices",) else 0)
         if self.rule is not None:
             view = recording.view("batch" if self.rule == "as_batch" else "stream")
             return get(outline(view) if self.rule == "as_batch" and self.where == "stream" else view, path)
-        return self.ours
+        return ours
 
 
 def _same(wanted: Any, got: Any) -> bool:
     """Whether an answer has what an entry states: of an object only the keys that the entry names count."""
+    if wanted is TEXT:
+        texts = got.values() if isinstance(got, dict) else [got]
+        return bool(got) and all(isinstance(one, str) and one.strip() for one in texts)
     if isinstance(wanted, dict) and isinstance(got, dict):
         return all(_same(value, got.get(key, ABSENT)) for key, value in wanted.items())
     if isinstance(wanted, list) and isinstance(got, list):
@@ -165,6 +193,10 @@ class Divergences:
                 evidence = Evidence(case, recording, where, recorded, place, get(recorded, place), ours)
                 if wanted is not UNKNOWN and not _same(wanted, ours):
                     why_not.append(f"divergence {entry.id} wants {wanted!r} at {show(place)}")
+                elif where == "error" and got["status"] != entry.wanted(
+                    case, recording, ("status",), own_batch
+                ):
+                    why_not.append(f"divergence {entry.id} is of another status")
                 elif (problem := (DEFECTS[entry.defect] if entry.defect else superset)(evidence)) is not None:
                     why_not.append(f"divergence {entry.id}: {problem}")
                 else:

@@ -219,8 +219,8 @@ Reply = Callable[[str, Message, bytes], tuple[int, bytes] | None]
 
 
 @contextmanager
-def listening(reply: Reply) -> Iterator[str]:
-    """A server on HTTP; its URL."""
+def listening(reply: Reply, kind: str = "application/json; charset=utf-8") -> Iterator[str]:
+    """A server on HTTP whose answers are of a content type; its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -240,7 +240,7 @@ def listening(reply: Reply) -> Iterator[str]:
             status, content = answer
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Type", "application/json; charset=utf-8")
+            self.send_header("Content-Type", kind)
             self.end_headers()
             self.wfile.write(content)
 
@@ -269,9 +269,9 @@ def replying(fake: Fake) -> Reply:
     return reply
 
 
-def serving(fake: Fake) -> AbstractContextManager[str]:
+def serving(fake: Fake, *kind: str) -> AbstractContextManager[str]:
     """The fake behind HTTP; its URL."""
-    return listening(replying(fake))
+    return listening(replying(fake), *kind)
 
 
 def request(text: str = "hi") -> Json:

@@ -60,6 +60,9 @@ def test_an_entry_is_read(tmp_path: Path) -> None:
         ('where = "batch"', 'where = "lunch"', "where"),
         ('field = "choices[0].message.tool_calls"', 'field = "choices["', "is no path"),
         ('ours = [{ function = { name = "f", arguments = "half" } }]', "", "`ours` is needed"),
+        ('cases = ["toy/cut(fhalf-length"]', 'cases = { "toy/x" = 1 }', "`ours` is needed, once"),
+        ('where = "batch"', 'where = "error"', "must say the status"),
+        ('[{ function = { name = "f", arguments = "half" } }]', '{ rule = "any" }', "unknown rule"),
         (
             'ours = [{ function = { name = "f", arguments = "half" } }]',
             'ours = { rule = "x" }',
@@ -74,6 +77,29 @@ def test_an_entry_is_read(tmp_path: Path) -> None:
 def test_a_malformed_entry_is_refused(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         load(tmp_path, ENTRY.replace(old, new))
+
+
+REFUSED = """
+[[divergence]]
+id = "refused"
+where = "error"
+field = "status"
+kind = "superset"
+reason = "It can be rendered."
+reproducer = "toy/x"
+
+[divergence.cases]
+"toy/x" = { status = 200, answer = 'x' }
+"""
+
+
+def test_our_answer_to_what_is_refused_is_json(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        load(tmp_path, REFUSED)
+    with pytest.raises(ValueError, match="truncated"):
+        load(tmp_path, REFUSED.replace(", answer = 'x'", ""))
+    (entry,) = load(tmp_path, REFUSED.replace("'x'", "'{}'")).entries
+    assert entry.answer(Case("toy/x", "toy", "chat", {})) == {}
 
 
 def lossy() -> tuple[fake.Json, fake.Json]:

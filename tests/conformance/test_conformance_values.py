@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from renderd.conformance import chunking
 from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import readable
-from renderd.conformance.compare import Rules, call_id, differences, identifier, text
+from renderd.conformance.compare import Rules, by_token, call_id, differences, form, identifier, text
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
 from renderd.conformance.rules import SCHEMA_ERROR
 
@@ -52,9 +52,50 @@ def test_differences() -> None:
     assert found({"a": [1]}, {"a": [1, 2]}) == ["a"]
     assert found({"a": None}, {}) == ["a"]
     assert found(1, True) == [""]
-    assert found(1, 1.0) == []
+    assert found(1.0, 1) == []
+    assert found({"ids": [1, 2]}, {"ids": [1.0, 2.0]}) == ["ids[0]", "ids[1]"]
+    assert found({"id": 1}, {"id": 1.0}, id=identifier) == ["id"]
     assert found({"a": ""}, {"a": None}, a=text) == []
     assert not list(differences({"a": None}, {}, Rules({}, absent_is_null=True)))
+
+
+TOKEN = {"token_id": 5, "logprob": -1.5, "rank": 2}
+
+
+@pytest.mark.parametrize(
+    ("got", "good"),
+    [
+        ([TOKEN | {"token_id": 7, "logprob": -2, "rank": 9}], True),
+        ([TOKEN | {"rank": None}], False),
+        ([TOKEN | {"rank": 2.0}], False),
+        ([TOKEN | {"token_id": "5"}], False),
+        ([TOKEN | {"logprob": "x"}], False),
+        ([TOKEN | {"more": 1}], False),
+        ([{}], False),
+        ([TOKEN, TOKEN], False),
+        ([None], False),
+        (None, False),
+    ],
+)
+def test_of_one_form(got: Any, good: bool) -> None:
+    assert form([TOKEN], got) == good
+
+
+def test_texts_of_one_form() -> None:
+    assert form("0.33.0", "7") and form(None, None)
+    for other in ("", None, 3, ABSENT, {}):
+        assert not form("0.33.0", other)
+
+
+def test_tokens_of_a_prompt_are_the_engines() -> None:
+    entry = {"logprob": -1.5, "rank": 2, "decoded_token": None}
+    want = [None, {"7": entry, "8": entry}]
+    assert by_token(want, [None, {"9": entry | {"rank": 3}}])
+    assert by_token(None, None)
+    for wrong in (None, [None], [None, None], [None, {}], [None, {"x": entry}], [{"7": entry}] * 2):
+        assert not by_token(want, wrong)
+    for change in ({"rank": None}, {"logprob": "x"}, {"decoded_token": 3}, {"more": 1}):
+        assert not by_token(want, [None, {"7": entry | change}])
 
 
 def test_random_ids_are_equal_by_shape() -> None:
