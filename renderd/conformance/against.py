@@ -8,6 +8,7 @@ import msgspec
 
 from renderd.conformance.cases import Case, Recording
 from renderd.conformance.checks import (
+    NOT_OFFERED,
     ROUTES,
     Finding,
     Judge,
@@ -42,9 +43,11 @@ def check(server: Server, other: Server, case: Case, recording: Recording) -> di
             witness.headers = {"content-type": kept} if kept else {}
             witness.view("http")
             with reading(server.client, found, "http"):
-                lacking = _lacking(server, other, case.request["path"], case.request["method"], answer.status)
                 judge = Judge(NOTHING, case, witness, judged)
-                found["http"] = [lacking] if lacking else gathered(check_http(server, judge, case, witness))
+                found["http"] = list(check_http(server, judge, case, witness))
+                path, method = case.request["path"], case.request["method"]
+                if found["http"] and answer.status in NOT_OFFERED and not other.offers(path, method):
+                    found["http"] = [_lacked(other, path, method)]
         return found
 
     path = f"/v1/{ROUTES[case.api]}/render"
@@ -93,15 +96,15 @@ def _comparable(other: Server, path: str, view: Any) -> list[Finding]:
     return [Finding(f"nothing to compare with: {path} of {other.client.url} answers {brief(view)}")]
 
 
-def _lacking(
-    server: Server, other: Server, path: str, method: str = "POST", status: int = 404
-) -> Finding | None:
-    """Whether one of the two does not have a route that the other has. `status`: the other's answer."""
-    if not server.offers(path, method):
-        return absent(method, path)
-    if status == 404 and not other.offers(path, method):
-        return Finding(f"not offered by {other.client.url}: {method} {path}", aside="absent")
-    return None
+def _lacking(server: Server, other: Server, path: str) -> Finding | None:
+    """Whether one of the two does not have a route that the other has."""
+    if not server.offers(path):
+        return absent("POST", path)
+    return None if other.offers(path) else _lacked(other, path)
+
+
+def _lacked(other: Server, path: str, method: str = "POST") -> Finding:
+    return Finding(f"not offered by {other.client.url}: {method} {path}", aside="absent")
 
 
 def _body(answer: Answer) -> Any:

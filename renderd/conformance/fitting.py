@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -140,12 +139,11 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
             raise ServerError(
                 f"no configuration in servers.toml fits {client.url}: another model, template or flags"
             )
-        flags = shlex.join(golden.servers[nearest.server]["flags"])
         derendered = f", {nearest.said} of {nearest.derendered} derender answers" * bool(nearest.derendered)
         raise ServerError(
             f"no configuration fits {client.url}. Nearest is {nearest.server}: {nearest.prompts} of "
             f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted{derendered}. It was started with "
-            f"{flags}. --server {nearest.server} replays it all the same"
+            f"{golden.command(nearest.server)}. --server {nearest.server} replays it all the same"
         )
     # One that derender could not be asked about says nothing of those that it could.
     asked = [group for group in groups if any(fit.derendered for fit in group)]
@@ -225,7 +223,7 @@ def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
 
 
 def _tell(told: Told, golden: Golden, names: Sequence[str], what: str) -> None:
-    started = (f"  {name}, started with {shlex.join(golden.servers[name]['flags'])}" for name in names)
+    started = (f"  {name}, started with {golden.command(name)}" for name in names)
     told.note(what, *started, file=sys.stderr)
 
 
@@ -271,10 +269,11 @@ def _same_prompt(server: Server, case: Case, recording: Recording) -> bool:
 def fits_folder(golden: Golden, folder: Path) -> list[Fit]:
     """Of every configuration, how many of its model's outputs a folder's tokenizer writes alike.
 
-    OSError without a tokenizer.json; ValueError for one that cannot be read.
+    None of a model that was made to generate nothing. ValueError without a tokenizer.json that can be read.
     """
     path = folder / "tokenizer.json"
-    path.stat()
+    if not path.exists():
+        raise ValueError(f"{folder} has no tokenizer.json, and nothing else of a model's folder is looked at")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -128,8 +127,7 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     if compared == golden.reference:
         failed = {result.case.server: None for result in results if result.outcome() == "fail"}
         for server in failed:
-            flags = shlex.join(golden.servers[server]["flags"])
-            say(f"{server}, of which cases failed, was recorded with {flags}")
+            say(f"{server}, of which cases failed, was recorded with {golden.command(server)}")
     asked_of = f"{', '.join(servers) or 'invariants'}: {report.summary(results)}"
     say(f"{client.url} against {compared}, {asked_of}")
     lacking = sum(wanted(case) for server in servers for case in golden.cases(server)) - len(results)
@@ -195,11 +193,12 @@ def _say_fits(golden: Golden, found: Sequence[Fit], folder: Path) -> int:
     """Print for which configurations a folder has the tokenizer. Exit status 1 for none."""
     good = [fit for fit in found if fit.good]
     for fit in good:
-        flags = shlex.join(golden.servers[fit.server]["flags"])
         say(
             f"{fit.server}: {fit.right} of {fit.tried} outputs of its model have the recorded ids; started "
-            f"with {flags}"
+            f"with {golden.command(fit.server)}"
         )
+    untold = [fit.server for fit in found if not fit.tried]
+    say(f"No outputs show the tokenizer of {', '.join(untold)}: with --url their prompts do")
     say(f"{folder}: the tokenizer of {len(good)} of {len(found)} configurations")
     return 0 if good else 1
 

@@ -227,6 +227,13 @@ def test_the_folder_of_a_model() -> None:
     assert not {"llama3-json", "deepseek-v3", "gpt-oss", "gemma4"} & good
 
 
+def test_what_a_folder_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--model-dir", str(model_path("gptoss"))]) == 0
+    out = capsys.readouterr().out
+    assert "matrix-gpt-oss: 39 of 39 outputs of its model have the recorded ids; started with VLLM_" in out
+    assert "No outputs show the tokenizer of deepseek-v3, matrix-deepseek, " in out
+
+
 def test_a_folder_without_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--model-dir", str(tmp_path)]) == 2
     assert "tokenizer.json" in capsys.readouterr().err

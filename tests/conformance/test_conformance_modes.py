@@ -46,6 +46,16 @@ def test_two_equal_servers(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["run"]["against"].startswith("http://127.0.0.1")
 
 
+def test_two_that_have_no_such_route(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = {"id": "toy/nothing", "server": fake.SERVER, "api": "http", "areas": ["http"]}
+    case["request"] = {"method": "GET", "path": "/nothing"}
+    folder = fake.write(tmp_path, [(case, {"id": "toy/nothing", "status": 404, "body": {}})])
+    with fake.serving(fake.Fake()) as url, fake.serving(fake.Fake()) as url2:
+        arguments = ["--url", url, "--against", url2, "--server", "toy", "--cases", str(folder)]
+        assert main.main(arguments) == 0
+    assert "toy: 1 cases: 1 pass" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
