@@ -136,9 +136,12 @@ def response_outline(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differing(before: dict[str, Any], after: dict[str, Any], growing: set[str]) -> list[str]:
-    """The keys whose values are not the same, but for those that a value gets only in the end."""
+    """The keys whose values are not the same, but for those that a value gets only in the end.
+
+    The later one is right: it is what is compared with the recorded one.
+    """
     left, right = ({key: one[key] for key in one if key not in growing} for one in (before, after))
-    return list(dict.fromkeys(str(one.path[0]) for one in differences(left, right, _SAME)))
+    return list(dict.fromkeys(str(one.path[0]) for one in differences(right, left, _SAME)))
 
 
 _SAME = Rules({}, absent_is_null=True)

@@ -33,11 +33,9 @@ def faults(events: Iterable[Chunk], model: str, request_id: str) -> Iterator[str
         for key, wanted in (("id", request_id), ("model", model)):
             if named.get(key) != wanted:
                 yield f"{key}: wanted {wanted!r}, got {named.get(key)!r}"
-        for key in ("created", "created_at"):
-            if (key in named or (key == "created" and named is event)) and not timestamp(
-                None, named.get(key)
-            ):
-                yield f"{key} is {named.get(key)!r}"
+        time = "created" if named is event else "created_at"
+        if "message" not in event and not timestamp(None, named.get(time)):
+            yield f"{time} is {named.get(time)!r}"
         if named is event:
             yield from _chunk_faults(event)
 
@@ -117,8 +115,9 @@ def _counted(want: Any, got: Any) -> bool:
     return _is_count(got)
 
 
-def _listed(want: Any, got: Any) -> bool:
-    return isinstance(want, list) == isinstance(got, list)
+def _alike(want: Any, got: Any) -> bool:
+    """Of one type: what it is, is seen when the events are put together."""
+    return type(want) is type(got)
 
 
 def _saying(*places: str, **more: Rule) -> Rules:
@@ -146,8 +145,8 @@ _SAYING = {
     "content_block_stop": _saying(**_INDEX),
     "message_delta": _saying("delta.stop_reason", "delta.stop_sequence", "usage.output_tokens"),
     "added": _saying(*(f"item.{key}" for key in ("id", "call_id", "name", "namespace")), **_ORDER),
-    "delta": _saying("delta", **_ORDER, logprobs=_listed),
-    "done": _saying("text", "arguments", "input", "name", "item", "part", **_ORDER),
+    "delta": _saying("delta", **_ORDER, logprobs=_alike),
+    "done": _saying("text", "arguments", "input", "item", "part", **_ORDER, name=_alike),
 }
 """Where chunks and events say something, by their type, or by the last word of it."""
 

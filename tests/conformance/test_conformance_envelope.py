@@ -49,8 +49,9 @@ def test_each_fault_is_one_sentence(change: dict[str, Any]) -> None:
     [
         {"message": NAMED | {"id": "y"}},
         {"message": NAMED | {"model": "n"}},
-        {"response": NAMED | {"id": "y"}},
+        {"response": NAMED | {"id": "y", "created_at": 1}},
         {"response": NAMED | {"created_at": "now"}},
+        {"response": NAMED},
     ],
 )
 def test_events_name_the_answer_as_chunks_do(event: dict[str, Any]) -> None:

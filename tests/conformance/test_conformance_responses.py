@@ -75,6 +75,7 @@ def test_a_stream_is_what_the_response_says() -> None:
         (0, {"response": RESPONSE | {"tools": "banana"}}, "tools changed"),
         (0, {"response": RESPONSE | {"zzz": 1}}, "zzz changed"),
         (0, {"response": RESPONSE | {"usage": "banana"}}, "response.created has output or is over"),
+        (0, {"response": RESPONSE | {"created_at": 1.0}}, "created_at changed"),
         (1, {"response": RESPONSE | {"object": "x"}}, "object changed"),
         (1, {"response": RESPONSE | {"output": [CALL]}}, "response.in_progress has output or is over"),
         (2, {"item": MESSAGE | {"content": [], "role": "banana"}}, "item 0 done"),
