@@ -5,6 +5,7 @@ from __future__ import annotations
 import socketserver
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -114,6 +115,57 @@ def test_many_timeouts_are_too_many() -> None:
                 caller.get("/x")
             kinds.append(type(raised.value))
         assert kinds[-1] is Gone
+
+
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 7\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [EARLY],
+        [EARLY, EARLY],
+        [EARLY + EARLY + OK[:10]],
+        [b"HTTP/1.1 100 Continue\r\n\r\n", EARLY, b"HTTP/1.1 102 Processing\r\n\r\n", EARLY],
+    ],
+)
+def test_what_comes_before_an_answer_is_passed_over(before: list[bytes]) -> None:
+    with server([*before, OK[10:] if before[-1].endswith(OK[:10]) else OK]) as url:
+        answer = Client(url).get("/x")
+        assert (answer.status, answer.json(), answer.headers["Link"]) == (200, {}, None)
+
+
+def test_hints_without_an_answer_are_given_up() -> None:
+    with server([*[EARLY] * 100]) as url, pytest.raises(NoAnswer, match="timed out"):
+        Client(url, timeout=0.3).get("/x")
+
+
+def test_a_protocol_is_not_switched() -> None:
+    with server([b"HTTP/1.1 101 Switching Protocols\r\n\r\n"]) as url:
+        assert Client(url).get("/x").status == 101
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1:80?x=1", "http://127.0.0.1/#f", "http://127.0.0.1:abc", "http://127.0.0.1:99999"),
+        *(
+            "http://127.0.0.1/\u00e4",
+            "http://127.0.0.1/\x01",
+            "http://[::1",
+            "http://",
+            "127.0.0.1:80",
+            "ftp://x",
+        ),
+        *("ftp://me:secret@x", "http://me:secret@x:y", "http://me:se/cret@x", "http://me:secret@x?"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["url", "against"])
+def test_what_is_no_url_is_told_by_its_flag(url: str, flag: str) -> None:
+    named = {"url": "http://127.0.0.1:9", flag: url + "q" * url.endswith("?"), "api_key": ""}
+    with pytest.raises(ValueError, match=f"^--{flag}: .* is no ") as raised:
+        client.connect(Namespace(**named), flag)
+    assert "cret" not in str(raised.value)
 
 
 def test_deep_json_is_none() -> None:

@@ -97,6 +97,13 @@ def test_the_message_of_a_failure_is_what_failed() -> None:
     assert (failure.text or "").splitlines()[-1] == "render: no engine notices"
 
 
+def test_a_url_may_have_what_xml_has_not() -> None:
+    run = documents.Run("http://127.0.0.1:9/\x01", None, "vllm-0.33.0", ["toy"], RUN.at)
+    root = ElementTree.fromstring(documents.as_junit(run, [Result(Case("toy/a", "t\x01", "chat", {}), {})]))
+    assert root.get("name") == "renderd conformance http://127.0.0.1:9/\ufffd"
+    assert root[0].get("name") == "t\ufffd"
+
+
 def test_an_unknown_kind_of_report_is_said_before_anything_is_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -129,7 +136,15 @@ def test_a_report_that_could_not_be_written_in_the_end(
         assert main.main(["--url", url, *report]) == 2
         said = capsys.readouterr()
         assert "1 cases: 1 pass" in said.out
-        assert "No space left" in said.err
+        assert (
+            said.err
+            == f"renderd conformance: {tmp_path}/report.json is not written: No space left on device\n"
+        )
+    others = [str(tmp_path / "before.html"), str(tmp_path / "after.xml")]
+    arguments = ["--report", others[0], *report, "--report", others[1]]
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, *arguments]) == 2
+    assert all(Path(one).stat().st_size > 100 for one in others)
     assert main.main(["diff", "vllm-0.33.0", "vllm-0.33.0", *report]) == 2
     assert "1 cases in both, 0 differ" in capsys.readouterr().out
 
@@ -224,10 +239,23 @@ def test_a_case_is_opened(page: Any) -> None:
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_run_is_told(page: Any, reports: Path) -> None:
+    run = json.loads((reports / "report.json").read_text())["run"]
+    late = "2 streams may be late: it is not recorded how many tokens a chunk stands for"
+    assert run["flags"] == {"toy": ["--served-model-name", "toy-model"]}
+    assert run["notes"] == [late]
+    shown = page.find_element(By.ID, "notes").text.splitlines()
+    assert shown == [
+        *run["notes"],
+        "Flags that the recorded servers were started with",
+        "toy: --served-model-name toy-model",
+    ]
+
+
 def test_what_failed_is_open_in_print(page: Any) -> None:
     choose(page, "outcome", "fail")
     page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.find_element(By.CSS_SELECTOR, "details").get_property("open")
+    assert page.find_element(By.CSS_SELECTOR, "#cases details").get_property("open")
     assert page.find_element(By.CSS_SELECTOR, "pre.request").is_displayed()
 
 
@@ -242,6 +270,24 @@ def test_print_has_what_lies_around_a_difference(browser: Any, tmp_path: Path) -
     wanted = browser.find_element(By.CSS_SELECTOR, "pre.wanted")
     assert wanted.get_property("textContent") == "🙂" * 5000 + "wanted"
     assert wanted.get_property("scrollHeight") <= wanted.get_property("clientHeight")
+
+
+def test_what_is_not_seen_has_a_name(browser: Any, tmp_path: Path) -> None:
+    """Where a text has it; in JSON for people a line end is none of the value."""
+    texts = Finding("texts", values=("a\n", "a\u200b\t b"))
+    objects = Finding("objects", values=({"a": 1}, {"b": [2]}))
+    documents.write(
+        [tmp_path / "x.html"], RUN, [Result(Case("toy/a", "toy", "chat", {}), {"render": [texts, objects]})]
+    )
+    browser.get((tmp_path / "x.html").as_uri())
+    browser.find_element(By.CSS_SELECTOR, "#cases summary").click()
+    WebDriverWait(browser, 5).until(lambda page: page.find_elements(By.CSS_SELECTOR, "pre.wanted"))
+    named = browser.execute_script(
+        "return [...document.querySelectorAll('.pair pre')].map((pre) => [...pre.querySelectorAll('.unseen')]"
+        ".map((one) => getComputedStyle(one, '::before').content))"
+    )
+    assert named[:2] == [['"↵"'], ['"U+200B"', '"⇥"']]
+    assert {one for shown in named[2:] for one in shown} <= {"none"}
 
 
 def test_much_that_failed(browser: Any, tmp_path: Path) -> None:
