@@ -23,6 +23,10 @@ class Difference(msgspec.Struct, frozen=True):
     got: Any
 
 
+KINDS = 10_000
+"""Of places whose rule is kept in mind."""
+
+
 class Rules:
     """Which places are compared otherwise than by equality. The first pattern that names a place wins."""
 
@@ -41,6 +45,8 @@ class Rules:
         """The rule of one place, not of what lies around it."""
         kind: Pattern = tuple("*" if isinstance(segment, int) else segment for segment in path)
         if kind not in self._found:
+            if len(self._found) >= KINDS:  # a server may have ever other keys
+                self._found.clear()
             self._found[kind] = next(
                 (
                     rule

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from renderd.conformance.client import Client
+from renderd.conformance.lines import printable, say
 
 _SECONDS = 10.0
 _WHOLE = "fingerprint"
@@ -37,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows.append(["-", *["-" for _ in parts], "-", f"{url}: {answer}"])
     _print(rows)
     if len(versions) < len(found):
-        print(f"{len(found) - len(versions)} of {len(found)} did not say", file=sys.stderr)
+        say(f"{len(found) - len(versions)} of {len(found)} did not say", file=sys.stderr)
         return 1
     if len({version.fingerprint for version in versions}) == 1:
         return 0
     differing = [part for part in parts if len({v.fingerprint_parts.get(part) for v in versions}) > 1]
-    print(f"they differ in: {', '.join(differing) or 'what they do not say'}", file=sys.stderr)
+    say(f"they differ in: {', '.join(differing) or 'what they do not say'}", file=sys.stderr)
     return 1
 
 
@@ -64,9 +65,10 @@ def _ask(url: str) -> _Version | str:
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
+    rows = [[printable(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from typing import Any
 import fake
 import pytest
 
-from renderd.conformance import main
+from renderd.conformance import compare, main
 from renderd.conformance.bounds import CHARACTERS
 from renderd.conformance.checks import Finding
 from renderd.conformance.paths import ABSENT
@@ -60,6 +60,13 @@ def test_what_fails_not_is_never_too_much() -> None:
     assert 0 < len(kept) < len(declared)
     assert all(one.declared for one in kept)
     assert gathered([Finding("a failure")], kept)[-1] == MORE
+
+
+def test_rules_are_not_remembered_without_end() -> None:
+    rules = compare.Rules({"a": compare.anything}, absent_is_null=True)
+    want = {"a": 1, **{f"key{number}": number for number in range(compare.KINDS + 10)}}
+    assert list(compare.differences(want, want | {"a": 2}, rules)) == []
+    assert len(rules._found) <= compare.KINDS
 
 
 class Lavish(fake.Fake):

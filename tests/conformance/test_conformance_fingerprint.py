@@ -49,3 +49,9 @@ def test_what_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     answer = capsys.readouterr()
     assert "no renderd" in answer.out and f"{gone}: cannot be asked: " in answer.out
     assert answer.err == "3 of 4 did not say\n"
+
+
+def test_what_a_terminal_obeys_is_an_escape(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Replica(version("a\x1b[2K\r", x="\u202e"))) as one:
+        assert main([one]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["a\\x1b[2K\\r", "\\u202e", "2.0", one]
