@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +136,11 @@ def test_it_finds_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def node(*arguments: str) -> subprocess.CompletedProcess[str]:
+def node(*arguments: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     if NODE is None:
         pytest.skip("no Node")
-    return subprocess.run([NODE, RUNNER, *arguments], capture_output=True, text=True, timeout=60)
+    command = [NODE, *options, RUNNER, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_it_says_what_it_cannot_ask(tmp_path: Path) -> None:
@@ -158,7 +161,16 @@ def test_it_says_what_it_cannot_ask(tmp_path: Path) -> None:
         assert "    at " not in done.stderr
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"null", b"[]", b'{"chunk": {"choices": [3]}}'])
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"<html>", b"null", b"[]", b'{"chunk": {"choices": [3]}}', DEEP),
+        b'{"chunk": {"choices": []}, "stream_state": ' + DEEP + b"}",
+    ],
+)
 @pytest.mark.parametrize("status", [200, 500])
 def test_a_malformed_answer_is_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
@@ -175,6 +187,114 @@ def test_a_malformed_answer_is_a_difference(
     said = {line["check"]: line["ok"] for line in map(json.loads, done.stdout.splitlines())}
     assert said == {"render": True, "batch": False, "stream": False}
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "path"),
+    [
+        ("another_status", "render", "status"),
+        ("chunk_id", "stream", "chunk.id"),
+        ("chunk_model", "stream", "chunk.model"),
+        ("chunk_created", "stream", "chunk.created"),
+        ("chunk_banana", "stream", "chunk.banana"),
+    ],
+)
+def test_it_looks_at_statuses_and_around_the_news(tmp_path: Path, fault: str, check: str, path: str) -> None:
+    folder = str(fake.write(tmp_path, [fake.record("hello there")]))
+    with fake.serving(fake.Fake(fault)) as url:
+        done = node(url, "toy", folder)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    wrong = [(line["check"], line["difference"]["path"]) for line in said if not line["ok"]]
+    assert wrong == [(check, path)]
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("own", ["/srv/toy", "my/own", '"$&"'])
+def test_the_model_may_have_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
+    """In requests, answers, JSON within texts, and errors, which say no path."""
+    render = "/v1/chat/completions/render"
+    case, recording = fake.record("hello there")
+    written = {"method": "POST", "path": render, "text": json.dumps(fake.request())}
+    headers = {"content-type": "application/json"}
+    as_text = {**case, "id": "toy/text", "api": "http", "request": written}
+    as_text.pop("output")
+    unknown = {**as_text, "id": "toy/unknown", "request": {**written, "text": '{"model": "nix"}'}}
+    known = recording["render"]
+    aliases = "The model `nix` does not exist. Valid aliases: {}."
+    pairs = [(case, recording)]
+    pairs.append((as_text, {"id": "toy/text", "status": 200, "headers": headers, "body": known}))
+    error = {"error": fake._error("NotFoundError", "model", aliases.format(fake.MODEL))["error"]}
+    pairs.append((unknown, {"id": "toy/unknown", "status": 400, "headers": headers, "body": error}))
+    folder = str(fake.write(tmp_path, pairs))
+    right = fake.Fake._answer
+
+    def answer(self: fake.Fake, path: str, body: fake.Json) -> tuple[int, Any]:
+        if body and body.get("model") == "nix":
+            said = aliases.format("<path>") if own.startswith("/") else aliases.format(own)
+            return 400, fake._error("NotFoundError", "model", said)
+        return right(self, path, body)
+
+    monkeypatch.setattr(fake.Fake, "_answer", answer)
+    monkeypatch.setattr(fake, "MODEL", own)
+    with fake.serving(fake.Fake()) as url:
+        done = node(url, "toy", folder)
+    assert [line for line in map(json.loads, done.stdout.splitlines()) if not line["ok"]] == []
+    assert "5 checks equal, 0 different" in done.stderr
+
+
+def test_a_call_without_an_answer_is_a_difference_of_its_case(tmp_path: Path) -> None:
+    """As long as others are answered: one of a server that is gone ends the run."""
+    pairs = [fake.record("hello there"), fake.record("(f1)")]
+    folder = str(fake.write(tmp_path, pairs))
+    answered = fake.replying(fake.Fake())
+    gone: list[str] = []
+
+    def reply(path: str, headers: Message, sent: bytes) -> tuple[int, bytes] | None:
+        if path.endswith("/derender") and sent != b"{}":
+            gone.append(path)
+            return None
+        return answered(path, headers, sent)
+
+    def dying(path: str, headers: Message, sent: bytes) -> tuple[int, bytes] | None:
+        return None if gone else reply(path, headers, sent)
+
+    with fake.listening(reply) as url:
+        done = node(url, "toy", folder)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["ok"] for line in said] == [True, False, False] * 2
+    assert "/derender: " in said[1]["difference"]["got"]
+    assert done.returncode == 1
+    gone.clear()
+    with fake.listening(dying) as url:
+        done = node(url, "toy", folder)
+    assert len(done.stdout.splitlines()) == 1
+    assert f"{url}/v1/models: " in done.stderr
+    assert done.returncode == 2
+
+
+LATE = """
+const real = fetch;
+let last;
+AbortSignal.timeout = (ms) => (last = ms === 60_000 ? new AbortController() : null).signal;
+globalThis.fetch = (url, options) => {
+  const asked = url.endsWith("/derender") && options.body !== "{}";
+  if (asked) last.abort(new DOMException("late", "TimeoutError"));
+  return real(url, options);
+};
+"""
+"""Time runs out at once where something is derendered."""
+
+
+@pytest.mark.parametrize(("cases", "status"), [(2, 1), (3, 2)])
+def test_a_call_that_takes_too_long(tmp_path: Path, cases: int, status: int) -> None:
+    """It is none, and with the fifth the server is."""
+    folder = fake.write(tmp_path / "golden", [fake.record(text) for text in ("hello", "(f1)", "ab")[:cases]])
+    (tmp_path / "late.mjs").write_text(LATE)
+    with fake.serving(fake.Fake()) as url:
+        done = node(url, "toy", str(folder), options=["--import", str(tmp_path / "late.mjs")])
+    said = [json.loads(line)["ok"] for line in done.stdout.splitlines()]
+    assert said == ([True, False, False] * 3)[: 6 if cases == 2 else 7]
+    assert done.returncode == status
 
 
 @pytest.mark.parametrize("page", ["conformance.md", "conformance-format.md"])

@@ -5,8 +5,8 @@
 //
 // Prints one JSON object a line, {id, check, ok, difference?} or {id, check, ok, offered: false}, and counts on stderr.
 // Exit status: 0 when all is equal, or equivalent, to what was recorded, 1 when not, 2 when something could not be asked:
-// a route that the server does not have, nobody who answers, an unknown SERVER. It knows no declared divergences, and
-// does not derender messages and responses, for which vLLM has no route.
+// a route that the server does not have, a server that is gone, an unknown SERVER. It knows no declared divergences, and
+// does not derender messages and responses, for which vLLM has no route. The server may have any name for its model.
 // docs/conformance-format.md explains each step.
 
 import { existsSync, readFileSync } from "node:fs";
@@ -14,9 +14,14 @@ import { fileURLToPath } from "node:url";
 
 const REFERENCE = "vllm-0.33.0";
 const PATHS = { chat: "/v1/chat/completions", completion: "/v1/completions" };
+// How long an answer may take, in milliseconds, and how many may take longer before the server counts as gone.
+const [TIMEOUT, LATE] = [60_000, 5];
 
 // Why nothing can be asked, a sentence.
 class Unaskable extends Error {}
+
+// What the server calls its model, and what the recordings call it.
+let [model, recordedModel] = [null, null];
 
 const lines = (path) => readFileSync(path, "utf8").split("\n").filter(Boolean);
 // The text of an object's member. JSON.parse puts keys like "10" first, and JSON.stringify writes 1.0 as 1: a prompt has both.
@@ -30,6 +35,17 @@ function source(object, name) {
   }
   return undefined;
 }
+// A line of the recordings with the server's own name for the model. JSON in a text has its quotes escaped.
+function renamed(line) {
+  if (model === recordedModel) return line;
+  const name = recordedModel.replace(/[^\w-]/g, "\\$&");
+  const inText = (said) => JSON.stringify(said).slice(1, -1);
+  const places = `(\\\\?"(?:model|id)\\\\?": ?\\\\?")${name}(?=\\\\?")|(Valid aliases: )${name}(?=\\.)|(")${name}(?= is not a multimodal model)`;
+  return line.replace(new RegExp(places, "g"), (_, ...found) => {
+    const before = found.slice(0, 3).join("");
+    return before + (before.includes("\\") ? inText(inText(model)) : inText(model));
+  });
+}
 const absentAsNull = (value) => (value === undefined ? null : value);
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
@@ -37,7 +53,9 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 
 const masked = (text) => text.replace(/(?<![0-9a-f])(?:[89ab][0-9a-f]{15}|[0-9a-f]{32})(?![0-9a-f])/g, "*");
 const digitless = (id) => id.replace(/[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*)/g, "*");
-const anonymous = (said) => (typeof said === "string" ? said.replace(/(?<=cmpl-|resp_)[0-9a-f]{8,}/g, "*") : said);
+// An error says "<path>" for a name of the model that is a path, or for part of it.
+const anonymous = (said) => (typeof said !== "string" ? said : said.replace(/(?<=cmpl-|resp_)[0-9a-f]{8,}/g, "*")
+  .replace(/(?<=Valid aliases: )\S*<path>\S*$|^\S*<path>\S*(?= is not a multimodal model)/, (_, at) => model + (at ? "." : "")));
 const same = (want, got) => absentAsNull(want) === absentAsNull(got);
 const rules = {
   anything: () => true,
@@ -77,7 +95,7 @@ const ENGINE = { ...CREATED, prompt_logprobs: rules.sameLength, ...GENERATED,
   ...Object.fromEntries(Object.entries(GENERATED).map(([path, rule]) => [`[*][*].${path}`, rule])) };
 const RENDER = { request_id: rules.requestId, "[*].request_id": rules.requestId,
   prompt_text: rules.anything, "[*].prompt_text": rules.anything };
-const BATCH = { id: rules.anything, model: rules.anything, system_fingerprint: rules.anything,
+const BATCH = { system_fingerprint: rules.anything,
   created: rules.timestamp, "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
 const STREAM = { "choices[*].message.content": rules.text, "choices[*].message.reasoning": rules.text,
   "choices[*].message.tool_calls[*].id": rules.callId, ...LOGPROBS };
@@ -102,6 +120,11 @@ function difference(want, got, special, nullIsAbsent, path = "", alike = () => f
   }
   return (nullIsAbsent ? same(want, got) : want === got) || alike(path, want, got) ? null : { path, want, got };
 }
+
+// Two answers: with other statuses, errors, or compared as `difference` does.
+const answerDifference = (wantStatus, want, gotStatus, got, ...how) =>
+  wantStatus !== gotStatus || wantStatus >= 400
+    ? errorDifference(wantStatus, want, gotStatus, got) : difference(want, got, ...how);
 
 // Answers that are errors: status, type, param and message count; of two schema errors neither the message nor how much
 // of the way to the place is said; beside a 200 the status alone.
@@ -170,6 +193,27 @@ function addTo(choice, news) {
   if (news.finish_reason != null) [choice.finish_reason, choice.stop_reason] = [news.finish_reason, news.stop_reason ?? null];
 }
 
+// What stands around the news of a chunk, by what has it: all keys that vLLM writes.
+const KEYS = {
+  chunk: "id object created model choices usage system_fingerprint prompt_token_ids prompt_text kv_transfer_params metrics",
+  choice: "index delta text logprobs finish_reason stop_reason token_ids prompt_token_ids weight_versions",
+  delta: "role content reasoning tool_calls", call: "index id type function", function: "name arguments" };
+
+// Chunks of another answer or model, of no time, or with keys of their own.
+function envelopeDifference(chunks, id) {
+  for (const chunk of chunks) {
+    const found = difference({ id, model, created: 1 }, { id: chunk.id, model: chunk.model, created: chunk.created }, { "chunk.created": rules.timestamp }, true, "chunk");
+    if (found) return found;
+    const calls = chunk.choices.flatMap((choice) => choice.delta?.tool_calls ?? []);
+    const parts = { chunk: [chunk], choice: chunk.choices, delta: chunk.choices.map((choice) => choice.delta ?? {}), call: calls,
+      function: calls.map((call) => call.function ?? {}) };
+    for (const [kind, ones] of Object.entries(parts))
+      for (const key of ones.flatMap(Object.keys))
+        if (!KEYS[kind].split(" ").includes(key)) return { path: `${kind}.${key}`, want: "no such key", got: key };
+  }
+  return null;
+}
+
 const events = (sse) =>
   sse.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6))
     .filter((data) => data !== "[DONE]").map((data) => JSON.parse(data));
@@ -195,16 +239,24 @@ const alikeIn = (rendered) => (path, want, got) => {
   return [want, got].every((value) => texts.includes(JSON.stringify(value)));
 };
 
-// A body that is no JSON is its text.
-async function ask(path, options) {
+// A body that is no JSON is its text. A connection that was closed is opened again, once: it may have been idle too long. A
+// call without an answer fails its check, as long as others are answered.
+let late = 0;
+async function ask(path, options, again = true) {
   try {
-    const answer = await fetch(url + path, options);
+    const answer = await fetch(url + path, { redirect: "manual", ...options, signal: AbortSignal.timeout(TIMEOUT) });
     const text = await answer.text();
     let body = text;
     try { body = JSON.parse(text); } catch { /* no JSON */ }
     return { status: answer.status, headers: answer.headers, body };
   } catch (error) {
-    throw new Unaskable(`${url}${path}: ${error.cause?.message || error.cause?.code || error.message}`);
+    const timedOut = error.name === "TimeoutError";
+    if (again && !timedOut) return ask(path, options, false);
+    late += timedOut;
+    const why = `${url}${path}: ${error.cause?.message || error.cause?.code || error.message}`;
+    if (path === "/v1/models" || late >= LATE) throw new Unaskable(why);
+    await ask("/v1/models");
+    throw new Error(`no answer: ${why}`);
   }
 }
 
@@ -222,23 +274,33 @@ async function offers(path, method = "POST") {
 
 const NOT_OFFERED = Symbol("not offered");
 
-// Any route, asked as the case has it. Yields as `replay` does.
-async function* replayHttp(one, recording) {
+// What a check finds. An answer of another form, nested too deeply, or none is a difference.
+async function judged(check) {
+  try {
+    const found = await check();
+    JSON.stringify(found);
+    return found;
+  } catch (error) {
+    if (error instanceof Unaskable) throw error;
+    return { path: "", want: "an answer of the recorded form", got: error.message };
+  }
+}
+
+// Any route, asked as the case has it.
+async function httpDifference(one, recording) {
   const { method, path, headers, text } = one.request;
   const sent = source(one.sent, "json") ?? text;
   const answer = await ask(path, { method, headers: headers ?? (sent === undefined ? {} : { "Content-Type": "application/json" }),
     body: sent && Buffer.from(sent) }); // a string would be given a content type
   const [want, got] = [[recording.body, recording.headers["content-type"]], [answer.body, answer.headers.get("content-type")]]
     .map(([body, type]) => (type?.startsWith("text/event-stream") ? eventsByChoice(body) : body));
-  let found = Math.max(answer.status, recording.status) >= 400
-    ? errorDifference(recording.status, want, answer.status, got)
-    : difference(want, got, server === "engine" ? ENGINE : HTTP, false, "",
-      path.endsWith("/render") ? alikeIn(recording.body) : undefined);
+  let found = answerDifference(recording.status, want, answer.status, got, server === "engine" ? ENGINE : HTTP, false, "",
+    path.endsWith("/render") ? alikeIn(recording.body) : undefined);
   for (const [name, value] of Object.entries(recording.headers)) {
     const header = answer.headers.get(name);
     if (header?.split(";")[0] !== value.split(";")[0]) found ??= { path: `header ${name}`, want: value, got: header };
   }
-  yield ["http", found && LACKING.includes(answer.status) && !(await offers(path, method)) ? NOT_OFFERED : found];
+  return found && LACKING.includes(answer.status) && !(await offers(path, method)) ? NOT_OFFERED : found;
 }
 
 // In what order choices take turns does not count.
@@ -250,61 +312,63 @@ function eventsByChoice(sse) {
 
 // Yields [check, NOT_OFFERED or a difference or null].
 async function* replay(one, recording) {
-  const path = PATHS[one.api];
-  const rendered = (await offers(`${path}/render`)) && (await postText(`${path}/render`, one.sent));
-  yield ["render", !rendered ? NOT_OFFERED : Math.max(rendered.status, recording.status) >= 400
-    ? errorDifference(recording.status, recording.render, rendered.status, rendered.body)
-    : difference(recording.render, rendered.body, RENDER, false, "", alikeIn(recording.render))];
-  if (recording.generate === undefined) return;
-
-  if (!(await offers(`${path}/derender`))) {
-    yield ["batch", NOT_OFFERED];
+  if (one.api === "http") {
+    yield ["http", await judged(() => httpDifference(one, recording))];
     return;
   }
+  const path = PATHS[one.api];
+  yield ["render", await judged(async () => {
+    if (!(await offers(`${path}/render`))) return NOT_OFFERED;
+    const { status, body } = await postText(`${path}/render`, one.sent);
+    return answerDifference(recording.status, recording.render, status, body, RENDER, false, "", alikeIn(recording.render));
+  })];
+  if (recording.generate === undefined) return;
+
+  let offered = false;
   const chat = one.api === "chat";
   const ids = recording.prompt_token_ids;
+  const generated = chat ? recording.generate : recording.generate[0];
   const common = { model: one.request.model, [`${one.api}_request`]: one.request };
-  const batch = await post(`${path}/derender`, chat
-    ? { ...common, prompt_token_ids: ids, prompt_tokens: ids.length, generate_response: recording.generate }
-    : { ...common, prompt_token_ids: ids, prompt_tokens: ids.map((prompt) => prompt.length), generate_responses: recording.generate });
-  const witness = recording.batch ? { status: 200, body: recording.batch } : recording.derender_batch;
-  yield ["batch", Math.max(batch.status, witness.status) >= 400
-    ? errorDifference(witness.status, witness.body, batch.status, batch.body)
-    : difference(witness.body, batch.body, BATCH, true)];
-  if (!chat && recording.generate.length > 1) return; // each prompt has a stream of its own
+  yield ["batch", await judged(async () => {
+    offered = await offers(`${path}/derender`);
+    if (!offered) return NOT_OFFERED;
+    const { status, body } = await post(`${path}/derender`, chat
+      ? { ...common, prompt_token_ids: ids, prompt_tokens: ids.length, generate_response: generated }
+      : { ...common, prompt_token_ids: ids, prompt_tokens: ids.map((prompt) => prompt.length), generate_responses: recording.generate });
+    const witness = recording.batch ? { status: 200, body: recording.batch } : recording.derender_batch;
+    // The id is that of what was generated; a coupled server has one of its own.
+    const want = witness.status === 200 ? { ...witness.body, id: generated.request_id, model } : witness.body;
+    return answerDifference(witness.status, want, status, body, BATCH, true);
+  })];
+  // Of several prompts each has a stream of its own.
+  if (offered && (chat || recording.generate.length === 1))
+    yield ["stream", await judged(() => streamDifference(one, recording, common))];
+}
 
-  const prompt = chat ? ids : ids[0];
+async function streamDifference(one, recording, common) {
+  const chat = one.api === "chat";
+  const path = `${PATHS[one.api]}/derender`;
+  const [prompt, { request_id }, sse] = ["prompt_token_ids", "generate", "generate_sse"]
+    .map((key) => (chat ? recording[key] : recording[key][0]));
   const states = new Map(); // a choice of n has a state of its own
   const chunks = [];
   let refused = null;
-  for (const event of events(chat ? recording.generate_sse : recording.generate_sse[0])) {
+  for (const event of events(sse)) {
     const index = event.choices[0]?.index ?? 0;
-    const answer = await post(`${path}/derender`, { ...common, stream: true, prompt_token_ids: prompt,
+    const answer = await post(path, { ...common, stream: true, prompt_token_ids: prompt,
       prompt_tokens: prompt.length, generate_chunk: event, stream_state: states.get(index) ?? null });
     if (answer.status !== 200) { refused = answer; break; }
-    if (!Array.isArray(answer.body?.chunk?.choices)) {
-      yield ["stream", { path: "chunk.choices", want: "a list", got: answer.body }];
-      return;
-    }
+    if (!Array.isArray(answer.body?.chunk?.choices)) return { path: "chunk.choices", want: "a list", got: answer.body };
     states.set(index, answer.body.stream_state);
     chunks.push(answer.body.chunk);
   }
   const theirs = recording.stream ? { status: 200, chunks: recording.stream } : recording.derender_stream;
   const want = theirs.chunks.map((chunk) => chunk.chunk ?? chunk);
-  if (refused || theirs.status >= 400) {
-    yield ["stream", errorDifference(theirs.status, want.at(-1), refused?.status ?? 200, refused?.body ?? {})];
-    return;
-  }
+  if (refused || theirs.status >= 400)
+    return errorDifference(theirs.status, want.at(-1), refused?.status ?? 200, refused?.body ?? {});
   // What a choice's own stream cannot know: the reasoning tokens of all choices together.
   const special = one.request.n > 1 ? { ...STREAM, "usage.completion_tokens_details": rules.unlessNull } : STREAM;
-  let made;
-  try {
-    made = assembled(chunks);
-  } catch (error) { // of another form
-    yield ["stream", { path: "chunk", want: "chunks", got: error.message }];
-    return;
-  }
-  yield ["stream", difference(assembled(want), made, special, true)];
+  return difference(assembled(want), assembled(chunks), special, true) ?? envelopeDifference(chunks, request_id);
 }
 
 async function main() {
@@ -312,21 +376,23 @@ async function main() {
   const paths = [`${golden}/cases/${server}.jsonl`, `${golden}/recorded/${REFERENCE}/${server}.jsonl`];
   for (const path of paths)
     if (!existsSync(path)) throw new Unaskable(`no configuration ${server}: there is no ${path}`);
-  const [cases, recorded] = paths.map(lines);
-  const recordings = new Map(recorded.map((line) => JSON.parse(line)).map((one) => [one.id, one]));
   defaults = JSON.parse(readFileSync(`${golden}/defaults.json`, "utf8"));
   const models = await ask("/v1/models");
   if (models.status !== 200 || !models.body?.data?.[0]?.id)
     throw new Unaskable(`${url}/v1/models, ${models.status}, does not say which model is served`);
-  window = models.body.data[0].max_model_len;
+  ({ id: model, max_model_len: window } = models.body.data[0]);
+  const [cases, recorded] = paths.map(lines);
+  const names = cases.map((line) => JSON.parse(line).request).map(({ json, model }) => json?.model ?? model)
+    .filter((name) => typeof name === "string").sort();
+  recordedModel = names[names.length >> 1] ?? model; // the one that most requests have
+  const recordings = new Map(recorded.map((line) => JSON.parse(renamed(line))).map((one) => [one.id, one]));
 
   const counts = { ok: 0, different: 0, notOffered: 0 };
-  for (const line of cases) {
+  for (const line of cases.map(renamed)) {
     const one = { ...JSON.parse(line), sent: source(line, "request") };
     if (!(one.api in PATHS) && one.api !== "http") continue;
     if (!recordings.has(one.id)) throw new Unaskable(`${one.id}: nothing is recorded`);
-    const asked = one.api === "http" ? replayHttp : replay;
-    for await (const [check, found] of asked(one, recordings.get(one.id))) {
+    for await (const [check, found] of replay(one, recordings.get(one.id))) {
       const offered = found !== NOT_OFFERED;
       counts[!offered ? "notOffered" : found ? "different" : "ok"]++;
       const why = offered ? found && { difference: found } : { offered };
