@@ -144,6 +144,18 @@ def test_a_server_that_says_something_else_than_its_tokens(
         assert "nothing is said of an output that begins" in report.read_text()
 
 
+def test_a_marker_may_stand_in_front_of_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = fake.Fake._parse
+
+    def parse(self: fake.Fake, ids: list[int]) -> tuple[str, list[fake.Json]]:
+        content, calls = right(self, ids)
+        return f"<think>{content}" if ids else "", calls
+
+    monkeypatch.setattr(fake.Fake, "_parse", parse)
+    status, report = hold(tmp_path, fake.Fake())
+    assert (status, checks(report)) == (0, set())
+
+
 def test_an_output_that_a_server_takes_for_text_is_streamed_once(tmp_path: Path) -> None:
     """Of the outputs of all families most are text to a server, and would be most of its calls."""
     golden = Golden(fake.write(tmp_path, [fake.record("hello there " * 9), fake.record("a(f12345)b(g)" * 9)]))
