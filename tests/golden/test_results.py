@@ -14,6 +14,7 @@ from golden.processes import REPOSITORY
 from golden.results_page import BEGIN, END, MINOR, NAMES
 from renderd.conformance.cases import Case, Recording
 from renderd.conformance.checks import Finding, absent
+from renderd.conformance.reading import gathered
 from renderd.conformance.runner import Result
 
 EXPLANATIONS = results_page.explanations(results.GOLDEN / "explanations.toml")
@@ -143,3 +144,12 @@ def test_a_render_that_is_not_offered_is_not_the_same() -> None:
     table = list(results_page._prompts({"vllm-rs": {"a": asked}}))
     assert "| not offered | refused |" in table[0]
     assert table[-1] == "| vllm-rs | 4 | 1 | 1 | 1 | 2 |"
+
+
+def test_what_is_not_told_is_no_kind_and_not_the_same() -> None:
+    asked = Asked("", "", "toy", 1)
+    other = [Finding("another", values=(1, 2), path=("token_ids", at)) for at in range(200)]
+    found = {"render": gathered(other)}
+    count(asked, [Result(Case("toy/a", "toy", "chat", {}), found, "toy")], {"toy/a": Recording("toy/a")})
+    assert asked.rendered == {"all": 1, "absent": 0, "refused": 0, "token_ids": 0, "sampling_params": 0}
+    assert [one.place for one in asked.kinds] == ["token_ids[]"]
