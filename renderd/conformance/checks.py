@@ -87,11 +87,14 @@ class Server:
         return renamed
 
     def named(self, answer: Any) -> Any:
-        """An answer of this server with its name for the model: in an error it takes a path out."""
+        """An answer of this server with its name for the model: in an error it takes a path out, or part of
+        one, with the full stop behind it or without."""
         if failed(answer) and isinstance(answer["message"], str):
             for said in NAMING:
-                named = answer["message"].replace(said.format("<path>"), said.format(self.model))
-                answer = Failure({**answer, "message": named})
+                masked = re.escape(said.rstrip(".")).replace(r"\{\}", r"[^\s<]*<path>\S*")
+                named = said.format(self.model).replace("\\", r"\\")
+                message = re.sub(rf"(?<!\S){masked}", named, answer["message"])
+                answer = Failure({**answer, "message": message})
         return answer
 
     def offers(self, path: str, method: str = "POST") -> bool:

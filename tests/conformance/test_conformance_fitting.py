@@ -141,8 +141,11 @@ def test_errors_name_the_model_as_it_is_served() -> None:
     for said in ("The model `x` does not exist. Valid aliases: {}.", "{} is not a multimodal model"):
         told, own = ({"message": said.format(name)} for name in ("qwen3", "own/name"))
         assert server.renamed(told) == own
-        masked = failure(404, {"error": {"message": said.format("<path>")}})
-        assert server.named(masked)["message"] == own["message"]
+        for path in ("<path>", "<path>/v", "/data<path>"):
+            masked = failure(404, {"error": {"message": said.format(path)}})
+            assert server.named(masked)["message"] == own["message"]
+    masked = failure(404, {"error": {"message": "The model `x` does not exist. Valid aliases: <path>"}})
+    assert server.named(masked)["message"] == "The model `x` does not exist. Valid aliases: own/name."
 
 
 @pytest.mark.parametrize(
