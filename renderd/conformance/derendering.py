@@ -231,7 +231,9 @@ class Derendering:
         self._judge_envelopes(chunks, name)
         if own is not UNKNOWN:
             usages = envelope.differing_usage(self._recorded, events, chunks, own.get("usage"))
-            self._add("coupled", _beside(usages))
+            told, case = msgspec.structs.replace, self._case.id
+            found = [told(one, declared=envelope.provisional(case, one.path)) for one in _beside(usages)]
+            self._add("coupled", found)
 
     def _chunked(self, generate: Json, size: int | random.Random, own: Any) -> None:
         """The answer cut into events of `size` tokens, each choice a stream of its own, the usage last."""
