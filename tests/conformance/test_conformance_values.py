@@ -15,7 +15,7 @@ from renderd.conformance.assemble import Assembly, outline
 from renderd.conformance.cases import readable
 from renderd.conformance.compare import Rules, by_token, call_id, differences, form, identifier, text
 from renderd.conformance.paths import ABSENT, covers, find, get, parse, show
-from renderd.conformance.rules import SCHEMA_ERROR
+from renderd.conformance.rules import HTTP, SCHEMA_ERROR
 
 
 def test_paths() -> None:
@@ -205,3 +205,13 @@ def test_faults_of_the_envelope() -> None:
 def test_a_schema_error_names_its_place(want: str | None, got: str | None, good: bool) -> None:
     left, right = ({"param": param, "message": str(param)} for param in (want, got))
     assert (not list(differences(left, right, SCHEMA_ERROR))) == good
+
+
+def test_states_of_the_reference_have_ids_of_calls() -> None:
+    def state(name: str) -> Any:
+        return {"stream_state": {"role_sent": True, "last_tool_call_ids": [f"chatcmpl-tool-{name}"]}}
+
+    wanted = state("a1fe9154516194b9")
+    assert not any(differences(wanted, state("8cb9beb6a2fd3a6b"), HTTP))
+    assert any(differences(wanted, state("x"), HTTP))
+    assert any(differences(wanted, {"stream_state": {"role_sent": True}}, HTTP))
