@@ -273,10 +273,9 @@ class Derendering:
     @cached_property
     def _recorded(self) -> list[Json]:
         """The recorded chunks or events, the coupled server's or else derender's, with the model renamed."""
-        if self._recording.stream is not None:
-            return list(self._server.renamed(self._recording.stream))
-        stream = self._recording.derender_stream or {"status": 404}
-        return list(self._server.renamed(said(stream["chunks"]))) if stream["status"] == 200 else []
+        other = self._recording.derender_stream or {"status": 404}
+        stream = self._recording.stream or (said(other["chunks"]) if other["status"] == 200 else [])
+        return list(self._server.renamed(stream))
 
     def _hop(self, events: list[Json]) -> None:
         """Streams that the reference's derender began, continued here with the states that it made.
