@@ -145,13 +145,21 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
             f"{nearest.tried} prompts, of which {ENOUGH:.0%} are wanted{derendered}. It was started with "
             f"{golden.command(nearest.server)}. --server {nearest.server} replays it all the same"
         )
+
+    def again(several: Sequence[list[Fit]]) -> list[list[Fit]]:
+        """Asked more cases."""
+        more = (
+            _fit(client, golden, divergences, fit.server, CONTESTED) for group in several for fit in group
+        )
+        return _groups(golden, [fit for fit in more if fit is not None])
+
     # One that derender could not be asked about says nothing of those that it could.
     asked = [group for group in groups if any(fit.derendered for fit in group)]
     chosen = _near(asked or groups, ENOUGH)
     if asked and len(chosen) > 1:
-        more = (_fit(client, golden, divergences, fit.server, CONTESTED) for group in chosen for fit in group)
-        chosen = _near(_groups(golden, [fit for fit in more if fit is not None]), CLOSE)
-    alike = [group for group in groups if group not in asked and _alike(group)]
+        chosen = _near(again(chosen), CLOSE)
+    unasked = [group for group in groups if group not in asked and _alike(group)]
+    alike = [group for group in again(unasked) if _likeness(group) >= CLOSE]
     if not any(map(_alike, chosen)):
         # Where derender always fails, render still shows what the server is.
         chosen = [group for group in chosen if not alike or _rendered_alike(group)]
