@@ -159,7 +159,7 @@ class Judge:
         if want is ABSENT:
             return
         if self._server is not None:
-            want, got = self._server.renamed(want), self._server.named(got)
+            want, got = map(self._server.named, (self._server.renamed(want), got))
         if not failed(want) and not failed(got):
             yield from self._differing(where, want, got, rules, own_batch)
             return

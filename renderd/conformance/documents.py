@@ -33,6 +33,7 @@ class Run(msgspec.Struct):
         at: when, ISO 8601.
         flags: that the recorded server of each configuration was started with.
         notes: lines about the run as a whole: what was left out, and why.
+        faults: of them those for which it must not count as good, whatever its cases say.
     """
 
     url: str
@@ -42,6 +43,7 @@ class Run(msgspec.Struct):
     at: str
     flags: dict[str, list[str]] = {}
     notes: list[str] = []
+    faults: list[str] = []
 
 
 def write(paths: Iterable[Path], run: Run, results: Sequence[Result]) -> list[str]:
@@ -159,6 +161,14 @@ def as_junit(run: Run, results: Sequence[Result]) -> str:
                 ElementTree.SubElement(element, "skipped", message=_xml(said[0]))
             elif said:
                 ElementTree.SubElement(element, "system-out").text = _xml("\n".join(said))
+    if run.faults:
+        suite = ElementTree.SubElement(
+            root, "testsuite", name="the run itself", timestamp=run.at, tests="1", failures="0", errors="1"
+        )
+        element = ElementTree.SubElement(suite, "testcase", classname="run", name="all was asked")
+        ElementTree.SubElement(element, "error", message=_xml(run.faults[0])).text = _xml(
+            "\n".join(run.faults)
+        )
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -55,8 +55,8 @@ class Fit(msgspec.Struct):
     Attributes:
         right: were rendered as recorded. Of a model's folder: outputs with the recorded ids.
         prompts: had at least the recorded prompt, whatever the sampling parameters are written like.
-        derendered, said: how many derender was asked, and how many have the recorded answer. What a server
-            counts or calls by chance is no part of it.
+        derendered, said: how many derender was asked of chats and completions, and how many have the recorded
+            answer. What a server counts or calls by chance is no part of it, nor what other routes answer.
         flagged: a request that needs a flag is refused, or not, as it was when it was recorded.
     """
 
@@ -103,10 +103,14 @@ def _fit(client: Client, golden: Golden, divergences: Divergences, name: str, mo
     sample = _sample(golden, name, most)
     server = server_under_test(client, golden, name)
     fit = Fit(name, len(sample))
+    others = 0
     for case, recording in sample:
         with reading(client, {}, ""):  # what cannot be read is not right
             if other_tokens(server, case, recording):
-                return None
+                others += 1
+                if others > max(1, UNFIT_LIMIT * len(sample)):
+                    return None
+                continue
             _try(server, Judge(divergences, case, recording, server), case, recording, fit)
     for case, recording in _flagged(golden, name):
         with reading(client, {}, ""):
@@ -125,11 +129,14 @@ def _flagged(golden: Golden, name: str) -> Iterator[Pair]:
                 break
 
 
-def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told) -> list[str]:
+def fitting(
+    golden: Golden, client: Client, divergences: Divergences, told: Told, sure: bool = False
+) -> list[str]:
     """The configurations that a server is: prompts and token ids decide, and where these are the same for
     several, what else it answers.
 
-    What is left out though its prompts fit is told on stderr. ServerError when nothing fits.
+    What is left out though its prompts fit is told on stderr. ServerError when nothing fits, and when it has
+    to be `sure` and no configuration is answered alike.
     """
     found = fits(client, golden, divergences, told)
     groups = [group for group in _groups(golden, found) if any(fit.prompted for fit in group)]
@@ -157,13 +164,17 @@ def fitting(golden: Golden, client: Client, divergences: Divergences, told: Told
     asked = [group for group in groups if any(fit.derendered for fit in group)]
     chosen = _near(asked or groups, ENOUGH)
     if asked and len(chosen) > 1:
-        chosen = _near(again(chosen), CLOSE)
+        chosen = _near(again(chosen) or chosen, CLOSE)
     unasked = [group for group in groups if group not in asked and _alike(group)]
     alike = [group for group in again(unasked) if _likeness(group) >= CLOSE]
     if not any(map(_alike, chosen)):
         # Where derender always fails, render still shows what the server is.
         chosen = [group for group in chosen if not alike or _rendered_alike(group)]
         names = [fit.server for group in chosen for fit in group]
+        if names and sure:
+            raise ServerError(
+                f"no configuration is answered alike. --server says which of these it is: {', '.join(names)}"
+            )
         if names:
             _tell(
                 told,
@@ -238,25 +249,31 @@ def _tell(told: Told, golden: Golden, names: Sequence[str], what: str) -> None:
 def _try(server: Server, judge: Judge, case: Case, recording: Recording, fit: Fit) -> None:
     """Count a case in, see Fit. Not where nothing could be asked."""
     if case.api == "http":
-        right = all(map(_fine, check_http(server, judge, case, recording)))
-        fit.right, fit.prompts = fit.right + right, fit.prompts + right
-        return
-    rendered = gathered(check_render(server, judge, case))
-    derendered: dict[str, list[Finding]] = {}
-    if recording.generate is not None:
-        derendered = Derendering(server, judge, case, recording).run_batch()
-    said = bool(derendered) and all(
-        _fine(one) or one.path[:1] == ("usage",) for one in derendered.get("batch", ())
-    )
-    fit.derendered += bool(derendered)
-    fit.said += said
-    if any(finding.aside == "absent" for finding in rendered):
-        # Then nothing but the tokenizer's ids, or derender's answers, says what it is.
-        right = same = said or (bool(derendered) and server.ids("a") is not None)
+        rendered = gathered(check_http(server, judge, case, recording))
     else:
+        rendered = gathered(check_render(server, judge, case))
+    batch: list[Finding] | None = None
+    if recording.generate is not None:
+        batch = Derendering(server, judge, case, recording).run_batch().get("batch", [])
+    asked = batch is not None and not _absent(batch)
+    said = asked and all(_fine(one) or one.path[:1] == ("usage",) for one in batch or ())
+    if case.api in ("chat", "completion"):
+        fit.derendered += asked
+        fit.said += said
+    if not _absent(rendered):
         right = all(map(_fine, rendered))
-        same = right or _same_prompt(server, case, recording)
+        same = right or (case.api != "http" and _same_prompt(server, case, recording))
+    elif asked:
+        # Then nothing but the tokenizer's ids, or derender's answers, says what it is.
+        right = same = said or server.ids("a") is not None
+    else:
+        fit.tried -= 1
+        return
     fit.right, fit.prompts = fit.right + right, fit.prompts + same
+
+
+def _absent(findings: Iterable[Finding]) -> bool:
+    return any(finding.aside == "absent" for finding in findings)
 
 
 def _fine(finding: Finding) -> bool:

@@ -201,8 +201,9 @@ def _prose(server: Server, case: Case) -> Iterator[tuple[str, Iterable[Finding]]
 
 def _other_text(how: str, text: str, answer: Any) -> Iterator[Finding]:
     """A parser may put a marker in front: minimax_m2_append_think writes the `<think>` of the prompt."""
-    wanted, said = text.strip(), MARKUP.sub("", _said(answer)).strip()
-    if said != wanted:
+    wanted, said = text.strip(), _said(answer).strip()
+    front = MARKUP.match(said)
+    if wanted not in (said, said[front.end() if front else 0 :].strip()):
         yield Finding(f"{how}: wanted {brief(wanted)}, said {brief(said)}", values=(wanted, said))
 
 

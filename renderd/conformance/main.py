@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _replay(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
+    if arguments.invariants and arguments.server:
+        parser.error("--server names recorded cases, and --invariants asks none")
     if not arguments.url and not arguments.model_dir:
         parser.error("--url is needed, or --model-dir")
     if arguments.replica and not arguments.invariants:
@@ -117,13 +119,11 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
             whose = f"{', '.join(servers)} in {compared}" if servers else "--invariants"
             raise ServerError(f"no case of {whose} is called {pattern}")
     stale = unneeded(divergences, golden, results) if arguments.verbose and compared == REFERENCE else []
-    unfit = _unfit(results)
+    faults = _unfit(results)
     differing = report.differences(results, arguments.verbose)
     for text in (differing, "\n".join(stale), report.table(results)):
         if text:
             say(*text.split("\n"), "")
-    if unfit:
-        told.note(*unfit)
     if compared == golden.reference:
         failed = {result.case.server: None for result in results if result.outcome() == "fail"}
         for server in failed:
@@ -136,24 +136,25 @@ def _run(golden: Golden, arguments: argparse.Namespace) -> int:
     unwatched = sum("coupled" in result.found and "eager" not in result.found for result in results)
     if servers and unwatched:
         told.note(f"{unwatched} streams may be late: it is not recorded how many tokens a chunk stands for")
-    unchecked = arguments.invariants and invariants.lacks_derender(results)
-    if unchecked:
-        told.note(f"{client.url} has no {invariants.DERENDER}: nothing of it was checked")
+    if arguments.invariants and invariants.lacks_derender(results):
+        faults.append(f"{client.url} has no {invariants.DERENDER}: nothing of it was checked")
+    outcomes = {result.outcome() for result in results}
+    if not outcomes & {"pass", "equivalent", "declared", "fail"}:
+        faults.append(f"{client.url} offers nothing of what was asked that fits it: nothing was checked")
+    if faults:
+        told.note(*faults)
     if ended is not None:
-        why = ending.why(ended)
-        told.note(f"renderd conformance: ended before all was asked: {why}", file=sys.stderr)
+        faults.append(f"renderd conformance: ended before all was asked: {ending.why(ended)}")
+        told.note(faults[-1], file=sys.stderr)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     started = {server: golden.servers[server]["flags"] for server in servers}
-    run = documents.Run(client.url, version, compared, servers, at, started, told.notes)
+    run = documents.Run(client.url, version, compared, servers, at, started, told.notes, faults)
     unwritten = documents.write(arguments.report, run, results)
     for sentence in unwritten:
         say(f"renderd conformance: {sentence}", file=sys.stderr)
     if ended is not None or unwritten:
         return 2 if ended is None else ending.status(ended)
-    outcomes = {result.outcome() for result in results}
-    # A server that offers nothing of what was asked has passed nothing.
-    passed = outcomes & {"pass", "equivalent", "declared"} and not unchecked
-    return 1 if "fail" in outcomes or unfit or not passed else 0
+    return 1 if "fail" in outcomes or faults else 0
 
 
 def _against(other: Server, server: Server, case: Case, recording: Recording) -> dict[str, list[Finding]]:

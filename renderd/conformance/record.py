@@ -223,7 +223,7 @@ def main(argv: Sequence[str]) -> int:
         if unknown:
             raise ServerError(f"no configuration {unknown[0]!r} in servers.toml: {', '.join(golden.servers)}")
         divergences = Divergences.load(arguments.cases / "divergences.toml")
-        servers = servers or fitting(golden, client, divergences, told)
+        servers = servers or fitting(golden, client, divergences, told, sure=True)
         recorder = Recorder(client, golden, arguments.into / arguments.name)
         for server in servers:
             recorder.record(server, told)

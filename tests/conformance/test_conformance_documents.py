@@ -341,3 +341,13 @@ def test_characters_that_differ(
         alike,
     )
     assert said == [[left, deleted], [right, inserted]]
+
+
+def test_a_run_that_must_not_count_as_good_is_an_error_to_ci() -> None:
+    faults = ["nothing was checked", "x\x01"]
+    run = documents.Run("http://x", None, "itself", [], "2026-01-01T00:00:00Z", faults=faults)
+    suites = ElementTree.fromstring(documents.as_junit(run, []))
+    assert [suite.get("errors") for suite in suites] == ["1"]
+    error = suites.find("testsuite/testcase/error")
+    assert error is not None
+    assert (error.get("message"), error.text) == ("nothing was checked", "nothing was checked\nx\ufffd")

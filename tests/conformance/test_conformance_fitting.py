@@ -224,6 +224,47 @@ def test_the_flags_of_one_configuration_are_those_of_others(
     assert "toy, shown, other: 7 cases: 2 pass, 5 fail" in out
 
 
+def test_what_is_not_offered_tells_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    lacking = [fake.record(f"a{number}") for number in range(9)]
+    for case, recording in lacking:
+        del case["output"]
+        case |= {"api": "http", "request": {"method": "POST", "path": "/v1/none", "json": {}}}
+        recording |= {"status": 400, "body": {}, "generate": None, "generate_sse": None}
+    configuration(folder, "lacking", lacking)
+    configuration(folder, "other", PAIRS[:1], ', "--tool-call-parser", "b"')
+    with fake.serving(fake.Fake(lacks=[DERENDER, "/v1/none"])) as url:
+        assert main.main(["--url", url, "--cases", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "toy, lacking, other: 13 cases: 13 not offered" in out
+    assert f"{url} offers nothing of what was asked that fits it" in out
+    assert "is answered alike" not in err
+
+
+def test_one_output_with_other_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [fake.record(f"({number})") for number in range(9)]
+    folder = fake.write(tmp_path, pairs)
+    strange = [pairs[0][0]["id"]]
+    right = fitting.other_tokens
+    monkeypatch.setattr(fitting, "other_tokens", lambda s, c, r: c.id in strange or right(s, c, r))
+    with fake.serving(fake.Fake()) as url:
+        assert main.main(["--url", url, "--cases", str(folder)]) == 0
+        strange.append(pairs[1][0]["id"])
+        assert main.main(["--url", url, "--cases", str(folder)]) == 2
+    assert "no configuration in servers.toml fits" in capsys.readouterr().err
+
+
+def test_a_reference_of_one_that_cannot_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fake.write(tmp_path, PAIRS)
+    with fake.serving(fake.Fake("always_max_tokens")) as url:
+        arguments = ["record", "--url", url, "--cases", str(folder), "--name", "x", "--into", str(tmp_path)]
+        assert main.main(arguments) == 2
+        assert "--server says which of these it is: toy" in capsys.readouterr().err
+        assert main.main([*arguments, "--server", "toy"]) == 0
+
+
 def test_the_folder_of_a_model() -> None:
     good = {fit.server for fit in fitting.fits_folder(Golden(GOLDEN), model_path("qwen3")) if fit.good}
     assert {"qwen3-hermes", "qwen3-coder", "messages-qwen3"} <= good
