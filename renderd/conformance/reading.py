@@ -22,22 +22,23 @@ MORE = Finding("and more, which are not told")
 def gathered(findings: Iterable[Finding], kept: list[Finding] | None = None) -> list[Finding]:
     """The findings of a check, behind those that were `kept` of it, where there are any.
 
-    How many differences an answer has is its server's affair. Behind the first FAILURES, or when they are
-    SIZE, those that make no case fail are dropped, and the first that does is MORE: no further one is made.
+    How many differences an answer has is its server's affair. Of those that make the case fail FAILURES are
+    kept, or as many as are SIZE; behind them stands MORE, and no further one is made. Of the others there are
+    as many at most.
     """
     kept = [] if kept is None else kept
-    failures = sum(not one.declared and not one.aside for one in kept)
-    size = sum(map(_size, kept))
+    counts, sizes = [0, 0], [0, 0]
+    for finding in kept:
+        fails = not finding.declared and not finding.aside
+        counts[fails], sizes[fails] = counts[fails] + 1, sizes[fails] + _size(finding)
     for finding in () if MORE in kept else findings:
         fails = not finding.declared and not finding.aside
-        full = failures >= FAILURES or size > SIZE
-        if full and fails:
+        if counts[fails] < FAILURES and sizes[fails] <= SIZE:
+            kept.append(finding)
+            counts[fails], sizes[fails] = counts[fails] + 1, sizes[fails] + _size(finding)
+        elif fails:
             kept.append(MORE)
             break
-        if not full:
-            kept.append(finding)
-            failures += fails
-            size += _size(finding)
     return kept
 
 

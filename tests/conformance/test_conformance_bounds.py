@@ -54,12 +54,12 @@ def test_big_ones_are_fewer() -> None:
 
 
 def test_what_fails_not_is_never_too_much() -> None:
-    """Behind a failure it is dropped; it makes none of a case that passes, and hides none."""
+    """It is dropped, makes no failure of a case that passes, and takes none its place."""
     declared = [Finding("x" * 1000, declared="why") for _ in range(1000)]
     kept = gathered(declared)
     assert 0 < len(kept) < len(declared)
     assert all(one.declared for one in kept)
-    assert gathered([Finding("a failure")], kept)[-1] == MORE
+    assert gathered([*declared, Finding("a failure")], kept)[-1] == Finding("a failure")
 
 
 def test_rules_are_not_remembered_without_end() -> None:
