@@ -15,7 +15,7 @@ _TEXTS = {
 }
 """Kinds of deltas, and where the `done` event of each has the whole text."""
 
-_ENDING = {"status", "output", "usage", "incomplete_details"}
+_ENDING = {"status", "output", "usage", "incomplete_details", "error"}
 """What a response has only in the end."""
 
 _GROWING = {"status", "content", "arguments", "input"}
@@ -74,7 +74,7 @@ class ResponseAssembly:
         return response_outline(self._ended | {"output": self._items})
 
     def _begin(self, response: dict[str, Any], kind: str) -> None:
-        ended = any(response.get(key) is not None for key in ("usage", "incomplete_details"))
+        ended = any(response.get(key) is not None for key in ("usage", "incomplete_details", "error"))
         if response["status"] != "in_progress" or response["output"] != [] or ended:
             self.faults.append(f"{kind} has output or is over")
         if self._begun:
