@@ -351,3 +351,15 @@ def test_a_run_that_must_not_count_as_good_is_an_error_to_ci() -> None:
     error = suites.find("testsuite/testcase/error")
     assert error is not None
     assert (error.get("message"), error.text) == ("nothing was checked", "nothing was checked\nx\ufffd")
+
+
+def test_many_notes_are_folded(browser: Any, tmp_path: Path) -> None:
+    notes = ["one", "two", "nothing was checked", "three"]
+    run = documents.Run("http://x", None, "itself", [], "now", notes=notes, faults=notes[2:3])
+    report = tmp_path / "report.html"
+    documents.write([report], run, [])
+    browser.get(report.as_uri())
+    shown = browser.find_element(By.ID, "notes")
+    assert shown.text.splitlines() == ["nothing was checked", "3 notes on the run"]
+    shown.find_element(By.TAG_NAME, "summary").click()
+    assert shown.text.splitlines()[2:] == ["one", "two", "three"]
