@@ -40,6 +40,9 @@ CONTESTED = 80
 CLOSE = 0.98
 """How near to the nearest of these another one is replayed as well."""
 
+LIKE = Fraction(1, 4)
+"""How near the nearest has to be to be named, where nothing fits."""
+
 FLAGGED: dict[str, Callable[[Json], bool]] = {
     "--trust-request-chat-template": lambda request: "chat_template" in request,
     "--enable-auto-tool-choice": lambda request: bool(request.get("tools")) and "tool_choice" not in request,
@@ -142,7 +145,7 @@ def fitting(
     groups = [group for group in _groups(golden, found) if any(fit.prompted for fit in group)]
     if not groups:
         nearest = max(found, key=lambda fit: _likeness([fit]), default=None)
-        if nearest is None or not _likeness([nearest]):
+        if nearest is None or _likeness([nearest]) < LIKE:
             raise ServerError(
                 f"no configuration in servers.toml fits {client.url}: another model, template or flags"
             )
