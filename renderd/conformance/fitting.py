@@ -166,13 +166,13 @@ def fitting(
     # One that derender could not be asked about says nothing of those that it could.
     asked = [group for group in groups if any(fit.derendered for fit in group)]
     chosen = _near(asked or groups, ENOUGH)
-    if asked and len(chosen) > 1:
+    if len(chosen) > 1 and (asked or any(map(_alike, chosen))):
         chosen = _near(again(chosen) or chosen, CLOSE)
     unasked = [group for group in groups if group not in asked and _alike(group)]
     alike = [group for group in again(unasked) if _likeness(group) >= CLOSE]
     if not any(map(_alike, chosen)):
-        # Where derender always fails, render still shows what the server is.
-        chosen = [group for group in chosen if not alike or _rendered_alike(group)]
+        if alike:  # where derender always fails, render still shows what the server is
+            chosen = [group for group in again(chosen) if _rendered(group) >= CLOSE]
         names = [fit.server for group in chosen for fit in group]
         if names and sure:
             raise ServerError(
@@ -211,13 +211,9 @@ def _near(groups: Sequence[list[Fit]], part: float) -> list[list[Fit]]:
 
 def _alike(group: Sequence[Fit]) -> bool:
     """Whether both routes answer as recorded, as far as one can see."""
-    asked = sum(fit.derendered for fit in group)
-    return _rendered_alike(group) and sum(fit.said for fit in group) >= ENOUGH * asked
-
-
-def _rendered_alike(group: Sequence[Fit]) -> bool:
-    tried = sum(fit.tried for fit in group)
-    return all(fit.flagged for fit in group) and sum(fit.right for fit in group) >= ENOUGH * tried
+    tried, asked = sum(fit.tried for fit in group), sum(fit.derendered for fit in group)
+    rendered = sum(fit.right for fit in group) >= ENOUGH * tried and all(fit.flagged for fit in group)
+    return rendered and sum(fit.said for fit in group) >= ENOUGH * asked
 
 
 def _likeness(group: Sequence[Fit], doubt: int = 0) -> Fraction:
@@ -226,12 +222,19 @@ def _likeness(group: Sequence[Fit], doubt: int = 0) -> Fraction:
     `doubt`: how many more of each route might have been right, and how many wrong.
     """
 
-    def part(some: int, of: int) -> Fraction:
-        return Fraction(some + doubt, (of + 2 * doubt) or 1)
-
-    rendered = part(sum(fit.right + fit.prompts for fit in group), 2 * sum(fit.tried for fit in group))
+    rendered = _rendered(group, doubt)
     asked = sum(fit.derendered for fit in group)
-    return rendered if not asked else (rendered + part(sum(fit.said for fit in group), asked)) / 2
+    said = _part(sum(fit.said for fit in group), asked, doubt)
+    return (rendered + said) / 2 if asked else rendered
+
+
+def _rendered(group: Sequence[Fit], doubt: int = 0) -> Fraction:
+    right = sum(fit.right + fit.prompts for fit in group)
+    return _part(right, 2 * sum(fit.tried for fit in group), doubt)
+
+
+def _part(some: int, of: int, doubt: int) -> Fraction:
+    return Fraction(some + doubt, (of + 2 * doubt) or 1)
 
 
 def _groups(golden: Golden, fits: Sequence[Fit]) -> list[list[Fit]]:
