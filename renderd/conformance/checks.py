@@ -151,7 +151,6 @@ class Judge:
         self._case = case
         self._recording = recording
         self._server = server
-        self._equivalents = None if server is None else server.equivalents
 
     def compare(self, where: Where, got: Any, rules: Rules, own_batch: Any = UNKNOWN) -> Iterator[Finding]:
         """How `got`, an answer or what `failure` makes of one, differs. None where nothing was recorded."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,13 +18,7 @@ from renderd.conformance.derendering import Derendering
 from renderd.conformance.divergences import Divergences
 from renderd.conformance.progress import Told
 from renderd.conformance.reading import gathered, reading
-from renderd.conformance.runner import (
-    Progress,
-    ServerError,
-    other_tokens,
-    quiet,
-    server_under_test,
-)
+from renderd.conformance.runner import Progress, ServerError, other_tokens, server_under_test
 
 SAMPLE = 10
 """Cases of a configuration that are tried."""
@@ -40,7 +35,7 @@ CONTESTED = 80
 CLOSE = 0.98
 """How near to the nearest of these another one is replayed as well."""
 
-LIKE = Fraction(1, 4)
+LIKE = 0.25
 """How near the nearest has to be to be named, where nothing fits."""
 
 FLAGGED: dict[str, Callable[[Json], bool]] = {
@@ -81,12 +76,7 @@ class Fit(msgspec.Struct):
         return self.tried > 0 and self.prompts >= ENOUGH * self.tried
 
 
-def fits(
-    client: Client,
-    golden: Golden,
-    divergences: Divergences,
-    progress: Progress = quiet,
-) -> list[Fit]:
+def fits(client: Client, golden: Golden, divergences: Divergences, progress: Progress) -> list[Fit]:
     """Of every configuration of a render server. Raises ServerError, OSError."""
     found: list[Fit] = []
     strange: set[str] = set()
@@ -102,8 +92,11 @@ def fits(
 
 
 def _fit(client: Client, golden: Golden, divergences: Divergences, name: str, most: int) -> Fit | None:
-    """Of one configuration. None where the server writes an output with other token ids."""
-    sample = _sample(golden, name, most)
+    """Of one configuration. None where the server writes more outputs with other token ids than one, or than
+    UNFIT_LIMIT."""
+    recordings = golden.recordings(name)
+    pairs = [(case, recordings[case.id]) for case in golden.cases(name) if case.id in recordings]
+    sample = _sample(pairs, most)
     server = server_under_test(client, golden, name)
     fit = Fit(name, len(sample))
     others = 0
@@ -115,21 +108,18 @@ def _fit(client: Client, golden: Golden, divergences: Divergences, name: str, mo
                     return None
                 continue
             _try(server, Judge(divergences, case, recording, server), case, recording, fit)
-    for case, recording in _flagged(golden, name):
+    for case, recording in _flagged(pairs):
         with reading(client, {}, ""):
             answer = client.post("/v1/chat/completions/render", server.renamed(case.request))
             fit.flagged &= (answer.status == 400) == (recording.status == 400)
     return fit
 
 
-def _flagged(golden: Golden, name: str) -> Iterator[Pair]:
+def _flagged(pairs: Sequence[Pair]) -> Iterator[Pair]:
     """A case for each flag that few cases show, where there is one."""
-    recordings = golden.recordings(name)
     for shows in FLAGGED.values():
-        for case in golden.cases(name):
-            if case.api == "chat" and shows(case.request) and case.id in recordings:
-                yield case, recordings[case.id]
-                break
+        chats = (pair for pair in pairs if pair[0].api == "chat" and shows(pair[0].request))
+        yield from islice(chats, 1)
 
 
 def fitting(
@@ -221,7 +211,6 @@ def _likeness(group: Sequence[Fit], doubt: int = 0) -> Fraction:
 
     `doubt`: how many more of each route might have been right, and how many wrong.
     """
-
     rendered = _rendered(group, doubt)
     asked = sum(fit.derendered for fit in group)
     said = _part(sum(fit.said for fit in group), asked, doubt)
@@ -331,10 +320,8 @@ def _texts(golden: Golden, server: str) -> Iterator[tuple[str, list[int]]]:
             yield text, first["choices"][0]["token_ids"]
 
 
-def _sample(golden: Golden, server: str, most: int) -> Sequence[Pair]:
+def _sample(pairs: Sequence[Pair], most: int) -> Sequence[Pair]:
     """Cases from all over a configuration, of those with an output where there are any."""
-    recordings = golden.recordings(server)
-    pairs = [(case, recordings[case.id]) for case in golden.cases(server) if case.id in recordings]
     # A refusal may be any server's.
     rendered = [pair for pair in pairs if pair[0].api != "http" and pair[1].status == 200]
     scripted = [pair for pair in rendered if pair[0].output is not None]
